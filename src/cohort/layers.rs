@@ -1,0 +1,98 @@
+//! Layers as functions of their parameters, batched over runs. On the CPU they are fused operations
+//! of our own; elsewhere, tensor operations.
+
+use crate::host::{self, Operand};
+use burn::tensor::{Int, Tensor, activation};
+use std::sync::Arc;
+
+/// y = x Wᵀ + b. Shapes: x [R, M, I], W [R, O, I] (PyTorch's order), b [R, 1, O]; y [R, M, O].
+pub fn linear(x: Tensor<3>, weight: Tensor<3>, bias: Option<Tensor<3>>) -> Tensor<3> {
+    if host::applies(&x) {
+        return match bias {
+            None => host::apply(host::linear::Linear, [Operand::new(x), Operand::new(weight)]),
+            Some(bias) => {
+                let operands = [Operand::new(x), Operand::new(weight), Operand::new(bias)];
+                host::apply(host::linear::Affine, operands)
+            }
+        };
+    }
+    let y = x.matmul(weight.swap_dims(1, 2));
+    match bias {
+        None => y,
+        Some(bias) => y + bias,
+    }
+}
+
+/// Layer normalisation of x, or of x + residual, over the last axis:
+/// (x − mean) / √(variance + ε) · weight + bias, with the population variance.
+///
+/// Shapes: x and residual [R, M, D], weight and bias [R, 1, D].
+pub fn layer_norm(
+    x: Tensor<3>,
+    residual: Option<Tensor<3>>,
+    weight: Tensor<3>,
+    bias: Tensor<3>,
+    epsilon: f64,
+) -> Tensor<3> {
+    if host::applies(&x) {
+        let [x, weight, bias] = [x, weight, bias].map(Operand::new);
+        return match residual {
+            None => host::apply(host::norm::LayerNorm { epsilon }, [x, weight, bias]),
+            Some(residual) => {
+                let operands = [x, Operand::new(residual), weight, bias];
+                host::apply(host::norm::AddLayerNorm { epsilon }, operands)
+            }
+        };
+    }
+    let x = match residual {
+        None => x,
+        Some(residual) => x + residual,
+    };
+    let centred = x.clone() - x.mean_dim(2);
+    let variance = centred.clone().square().mean_dim(2);
+    centred / (variance + epsilon).sqrt() * weight + bias
+}
+
+/// Rows of a table by token. Shapes: table [R, vocab, D], tokens [R, B, T]; output [R, B·T, D].
+///
+/// # Panics
+///
+/// On the CPU, if a token is negative or not below vocab.
+pub fn embedding(table: Tensor<3>, tokens: Tensor<3, Int>) -> Tensor<3> {
+    let [runs, vocab, dim] = table.dims();
+    let [_, batch, time] = tokens.dims();
+    if host::applies(&table) {
+        let tokens: Arc<[usize]> = integers(tokens)
+            .into_iter()
+            .map(|token| match usize::try_from(token) {
+                Ok(token) if token < vocab => token,
+                _ => panic!("tokens must lie in 0..{vocab}, found {token}"),
+            })
+            .collect();
+        return host::apply(host::embedding::Embedding { tokens }, [Operand::new(table)]);
+    }
+    let offsets = Tensor::<1, Int>::arange(0..runs as i64, &tokens.device()) * vocab as i64;
+    let rows = (tokens.reshape([runs, batch * time]) + offsets.reshape([runs, 1])).reshape([-1]);
+    table.reshape([runs * vocab, dim]).select(0, rows).reshape([runs, batch * time, dim])
+}
+
+/// Values of an integer tensor, in row-major order.
+pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
+    tensor.into_data().iter::<i64>().collect()
+}
+
+/// x · Φ(x) with the exact normal distribution, as `torch.nn.GELU()`.
+pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if host::applies(&x) {
+        return host::apply(host::pointwise::Pointwise::Gelu, [Operand::new(x)]);
+    }
+    activation::gelu(x)
+}
+
+/// ln(1 + e^x), finite for every finite x.
+pub fn softplus<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if host::applies(&x) {
+        return host::apply(host::pointwise::Pointwise::Softplus, [Operand::new(x)]);
+    }
+    activation::relu(x.clone()) + x.abs().neg().exp().log1p()
+}

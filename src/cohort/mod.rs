@@ -1,0 +1,8 @@
+//! The run axis. Runs that differ in seed, data or learning rate train as one batched program:
+//! every parameter is [runs, rows, columns], every activation [runs, tokens, features].
+
+mod layers;
+mod parameters;
+
+pub use layers::{embedding, gelu, layer_norm, linear, softplus};
+pub use parameters::{Init, Parameters, Spec};

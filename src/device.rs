@@ -1,0 +1,69 @@
+//! Devices by name: `cpu`, `cuda:0`. The only place where a name becomes a device.
+
+use crate::{Error, Result};
+use burn::tensor::Device;
+
+/// Names that [`parse`] understands, for messages.
+pub const NAMES: &str = "cpu, cuda, cuda:N";
+
+/// Device of the given name.
+///
+/// # Errors
+///
+/// If the name is unknown, or names CUDA in a build without the `cuda` feature.
+pub fn parse(name: &str) -> Result<Device> {
+    match name.split_once(':') {
+        None if name == "cpu" => Ok(Device::flex()),
+        None if name == "cuda" => cuda(0),
+        Some(("cuda", index)) => match index.parse() {
+            Ok(index) => cuda(index),
+            Err(_) => Err(unknown(name)),
+        },
+        _ => Err(unknown(name)),
+    }
+}
+
+/// Name of a device, as [`parse`] takes it.
+pub fn name(device: &Device) -> String {
+    let text = format!("{:?}", device.as_dispatch());
+    if is_cpu(device) {
+        return "cpu".to_owned();
+    }
+    let index: String = text.chars().filter(char::is_ascii_digit).take(1).collect();
+    format!("cuda:{}", if index.is_empty() { "0" } else { &index })
+}
+
+/// Whether tensors of this device live in host memory, where the kernels of `host` apply.
+pub fn is_cpu(device: &Device) -> bool {
+    device.clone().inner() == Device::flex()
+}
+
+fn unknown(name: &str) -> Error {
+    Error::Device(format!("unknown device `{name}`; allowed: {NAMES}"))
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(index: usize) -> Result<Device> {
+    Ok(Device::cuda(index))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(index: usize) -> Result<Device> {
+    Err(Error::Device(format!(
+        "cuda:{index} needs a build with the `cuda` feature: cargo run --release --features cuda -- …"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_device_names_the_allowed_ones() {
+        let message = parse("tpu").unwrap_err().to_string();
+        assert!(message.contains("tpu") && message.contains(NAMES), "{message}");
+        assert!(parse("cuda:x").is_err());
+        assert!(is_cpu(&parse("cpu").unwrap()) && name(&parse("cpu").unwrap()) == "cpu");
+        assert!(is_cpu(&Device::flex().autodiff()));
+    }
+}

@@ -1,0 +1,7 @@
+//! The suite, as one program: every module is a group of properties that hold.
+
+mod fixture;
+
+mod attention_golden;
+mod attention_properties;
+mod fenwick;
