@@ -15,6 +15,8 @@ pub mod device;
 mod error;
 pub mod fenwick;
 mod host;
+pub mod lambda;
+pub mod model;
 pub mod random;
 
 pub use burn;

@@ -4,5 +4,6 @@
 mod layers;
 mod parameters;
 
+pub(crate) use layers::integers;
 pub use layers::{embedding, gelu, layer_norm, linear, softplus};
 pub use parameters::{Init, Parameters, Spec};

@@ -5,3 +5,4 @@ mod fixture;
 mod attention_golden;
 mod attention_properties;
 mod fenwick;
+mod model_golden;

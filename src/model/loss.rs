@@ -1,0 +1,40 @@
+//! Cross-entropy over scored positions, per run.
+
+use crate::cohort::integers;
+use crate::host::{self, Operand};
+use burn::tensor::{Int, Tensor, activation};
+
+/// Target of a position that isn't scored (PyTorch's `ignore_index`).
+pub const IGNORED: i64 = -100;
+
+/// Mean cross-entropy of every run [runs], over its scored positions.
+///
+/// Shapes: logits [runs, batch × time, vocab], targets [runs, batch, time]; the output at position i
+/// is scored against targets[i], unless that is [`IGNORED`]. A run without scored positions has
+/// loss 0.
+///
+/// # Panics
+///
+/// On the CPU, if a target is neither [`IGNORED`] nor below vocab.
+pub fn cross_entropy(logits: Tensor<3>, targets: Tensor<3, Int>) -> Tensor<1> {
+    let [runs, tokens, vocab] = logits.dims();
+    if host::applies(&logits) {
+        let targets = integers(targets).into_iter().map(|target| match usize::try_from(target) {
+            Ok(target) if target < vocab => Some(target),
+            _ if target == IGNORED => None,
+            _ => panic!("targets must lie in 0..{vocab} or be {IGNORED}, found {target}"),
+        });
+        return host::apply(
+            host::loss::CrossEntropy { targets: targets.collect() },
+            [Operand::new(logits)],
+        );
+    }
+    let targets = targets.reshape([runs, tokens, 1]);
+    let scored = targets.clone().not_equal_scalar(IGNORED);
+    let safe = targets.mask_fill(scored.clone().bool_not(), 0);
+    let log_likelihood = activation::log_softmax(logits, 2).gather(2, safe);
+    let dtype = log_likelihood.dtype();
+    let weights = scored.float().cast(dtype);
+    let count = weights.clone().sum_dim(1).clamp_min(1.0);
+    (log_likelihood * weights).sum_dim(1).neg().div(count).reshape([runs])
+}

@@ -1,0 +1,35 @@
+//! Models: pure functions of their parameters, batched over runs.
+
+mod config;
+mod loss;
+mod recall;
+
+pub use config::{Mixer, RecallConfig};
+pub use loss::{IGNORED, cross_entropy};
+pub use recall::{Captured, RecallModel};
+
+/// Standard deviation of the initial linear and embedding weights.
+pub const INIT_STD: f64 = 0.02;
+
+/// Share of a model's parameters that its λ maps hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParameterOverhead {
+    /// Parameters of the whole model.
+    pub total: usize,
+    /// Parameters that only the λ map has: for a log-linear mixer without it (λ ≡ 1) they would not
+    /// exist. The projection to d is shared by all maps and not counted.
+    pub lambda: usize,
+}
+
+impl ParameterOverhead {
+    /// λ parameters as a fraction of all.
+    pub fn fraction(&self) -> f64 {
+        self.lambda as f64 / self.total as f64
+    }
+}
+
+/// Counts the parameters of a model's λ maps against all of them.
+pub fn parameter_overhead(model: &RecallModel) -> ParameterOverhead {
+    let total = model.specs().iter().map(crate::cohort::Spec::count).sum();
+    ParameterOverhead { total, lambda: model.lambda_parameters() }
+}
