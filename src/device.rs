@@ -35,7 +35,12 @@ pub fn name(device: &Device) -> String {
 
 /// Whether tensors of this device live in host memory, where the kernels of `host` apply.
 pub fn is_cpu(device: &Device) -> bool {
-    device.clone().inner() == Device::flex()
+    plain(device) == Device::flex()
+}
+
+/// The device without autodiff.
+pub fn plain(device: &Device) -> Device {
+    if device.is_autodiff() { device.clone().inner() } else { device.clone() }
 }
 
 fn unknown(name: &str) -> Error {

@@ -16,8 +16,11 @@ mod error;
 pub mod fenwick;
 mod host;
 pub mod lambda;
+pub mod metric;
 pub mod model;
 pub mod random;
+pub mod task;
+pub mod train;
 
 pub use burn;
 pub use error::{Error, Result};

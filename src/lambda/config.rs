@@ -1,6 +1,7 @@
 //! Choice of a λ map, with every point on which the paper's text and its release differ.
 
 use super::{LambdaMap, Linear, Mlp, Normalisation};
+use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ impl From<Hidden> for HiddenText {
 impl TryFrom<HiddenText> for Hidden {
     type Error = String;
 
-    fn try_from(text: HiddenText) -> Result<Self, String> {
+    fn try_from(text: HiddenText) -> std::result::Result<Self, String> {
         match text {
             HiddenText::Number(width) if width > 0 => Ok(Self::Width(width)),
             HiddenText::Text(text) => text.parse(),
@@ -85,7 +86,7 @@ impl TryFrom<HiddenText> for Hidden {
 impl std::str::FromStr for Hidden {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         match text.parse() {
             Ok(width) if width > 0 => Ok(Self::Width(width)),
             _ if text.eq_ignore_ascii_case("2L") => Ok(Self::TwiceLevels),
@@ -118,6 +119,10 @@ pub struct LambdaConfig {
     pub hidden: Hidden,
     /// Initial values (MLPs only).
     pub init: InitProtocol,
+    /// Name of a map of the reader's own, which replaces the built-in one. The name only records
+    /// what was used: the map itself is passed to [`crate::model::RecallModel::with_lambda`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub custom: Option<String>,
 }
 
 impl LambdaConfig {
@@ -133,18 +138,32 @@ impl LambdaConfig {
             activation: Activation::Gelu,
             hidden: Hidden::Width(64),
             init: InitProtocol::Release,
+            custom: None,
         }
     }
 
-    /// The map.
-    pub fn map(&self) -> Arc<dyn LambdaMap> {
+    /// Name of the map in frames and legends.
+    pub fn name(&self) -> &str {
+        self.custom.as_deref().unwrap_or(self.kind.name())
+    }
+
+    /// The built-in map.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration names a map of a reader's own.
+    pub fn map(&self) -> Result<Arc<dyn LambdaMap>> {
+        if let Some(name) = &self.custom {
+            let expected = "absent for a built-in map (a map of your own is passed as a value)";
+            return Err(Error::value("model.lambda.custom", expected, name));
+        }
         let normalisation = match self.kind {
-            LambdaKind::Fixed => return Arc::new(Linear),
+            LambdaKind::Fixed => return Ok(Arc::new(Linear)),
             LambdaKind::MlpSoftplus => Normalisation::Softplus,
             LambdaKind::MlpSoftmax => Normalisation::Softmax,
         };
         let Self { activation, hidden, init, .. } = *self;
-        Arc::new(Mlp { normalisation, activation, hidden, init })
+        Ok(Arc::new(Mlp { normalisation, activation, hidden, init }))
     }
 }
 

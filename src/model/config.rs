@@ -62,9 +62,9 @@ impl RecallConfig {
     }
 
     /// Name of what a run of this model is, in frames and legends: the λ kind, or the baseline's.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &str {
         match self.mixer {
-            Mixer::LogLinear => self.lambda.kind.name(),
+            Mixer::LogLinear => self.lambda.name(),
             Mixer::Linear => "linear-attention",
             Mixer::Softmax => "softmax-attention",
         }

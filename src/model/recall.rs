@@ -39,7 +39,7 @@ impl RecallModel {
     ///
     /// If a field of the configuration is out of range.
     pub fn new(config: RecallConfig) -> Result<Self> {
-        let map = config.lambda.map();
+        let map = config.lambda.map()?;
         Self::with_lambda(config, map)
     }
 
@@ -50,6 +50,10 @@ impl RecallModel {
     /// If a field of the configuration is out of range.
     pub fn with_lambda(config: RecallConfig, map: Arc<dyn LambdaMap>) -> Result<Self> {
         config.validate()?;
+        if config.mixer == Mixer::LogLinear && config.lambda.name() != map.kind() {
+            let expected = format!("`{}`, the name in model.lambda", config.lambda.name());
+            return Err(Error::value("kind() of the λ map", expected, map.kind()));
+        }
         let chunk = ChunkSize::new(config.chunk)?;
         Ok(Self { config, map, chunk })
     }

@@ -1,0 +1,302 @@
+//! The loop: runs of equal shapes as one batched program.
+
+use super::checkpoint::Progress;
+use super::learn::{Options, Run};
+use super::progress::ProgressReport;
+use super::{Adam, Checkpoint, MetricsRow, RunConfig, RunResult, Status, evaluate};
+use crate::cohort::Parameters;
+use crate::model::{RecallModel, cross_entropy};
+use crate::task::{Batch, Dataset};
+use crate::{Result, device};
+use burn::tensor::{Bool, Device, Tensor, TensorData};
+use std::time::Instant;
+
+/// Steps between reads of losses from a device whose work is queued.
+const READ_EVERY: usize = 10;
+
+/// Runs that train together. Position in `members` is the run axis of every tensor.
+pub(super) struct Cohort {
+    members: Vec<Member>,
+    train: Vec<Dataset>,
+    validation: Vec<Dataset>,
+    model: RecallModel,
+    parameters: Parameters,
+    adam: Adam,
+    alive: Tensor<1, Bool>,
+    unread: Vec<Unread>,
+    device: Device,
+    size: usize,
+    started: Instant,
+}
+
+/// What is kept of a run besides tensors and data.
+struct Member {
+    run: Run,
+    progress: Progress,
+    last: Option<MetricsRow>,
+    loss_sum: f64,
+    gradient_norm: f64,
+}
+
+/// Numbers of a step that are still on the device.
+struct Unread {
+    step: usize,
+    losses: Tensor<1>,
+    norms: Tensor<1>,
+    alive: Tensor<1, Bool>,
+}
+
+impl Cohort {
+    /// Stacks runs of one shape that stand at the same step.
+    pub(super) fn new(runs: Vec<Run>, on: &Device) -> Result<Self> {
+        let states: Vec<Checkpoint> = runs.iter().map(|run| run.state.clone()).collect();
+        let (parameters, adam) = Checkpoint::stack(&states)?;
+        let device = device::plain(on);
+        let size = runs.len();
+        let model = runs[0].model.clone();
+        let (mut train, mut validation) = (Vec::new(), Vec::new());
+        let member = |mut run: Run| {
+            train.push(std::mem::take(&mut run.train));
+            validation.push(std::mem::take(&mut run.validation));
+            let progress = run.state.progress.clone();
+            let loss_sum = f64::from_bits(progress.loss_sum);
+            let last = run.writer.folder.metrics()?.pop().filter(|row| row.step == progress.step);
+            Ok(Member { run, progress, last, loss_sum, gradient_norm: 0.0 })
+        };
+        let members = runs.into_iter().map(member).collect::<Result<_>>()?;
+        Ok(Self {
+            members,
+            train,
+            validation,
+            model,
+            parameters,
+            adam,
+            alive: everyone(size, &device),
+            unread: Vec::new(),
+            device,
+            size,
+            started: Instant::now(),
+        })
+    }
+
+    /// Trains to the end of every run, or until the interrupt. Yields each run's index and result.
+    pub(super) fn train(mut self, options: &Options) -> Result<Vec<(usize, RunResult)>> {
+        let config = self.members[0].run.config.clone();
+        let label = format!("{} {} ×{}", config.task.name(), self.model.kind(), self.size);
+        let mut report =
+            ProgressReport::new(options.progress, label, self.adam.steps, config.train.steps);
+        let mut results = Vec::new();
+        let read_every = if device::is_cpu(&self.device) { 1 } else { READ_EVERY };
+        // A run that was killed after its last checkpoint and before its result has only that to do.
+        self.end_due(&config, &mut results, &mut report)?;
+        while !self.members.is_empty() && self.adam.steps < config.train.steps {
+            if options.interrupt.is_requested() {
+                self.read(&mut results, &mut report)?;
+                self.checkpoint_all()?;
+                let all: Vec<usize> = (0..self.members.len()).collect();
+                results.extend(all.into_iter().map(|i| self.result(i, Status::Interrupted)));
+                self.members.clear();
+                break;
+            }
+            self.step(&config)?;
+            let step = self.adam.steps;
+            let due = step.is_multiple_of(config.train.eval_every) || step == config.train.steps;
+            if due || self.unread.len() >= read_every {
+                let loss = self.read(&mut results, &mut report)?;
+                report.step(step, loss);
+            }
+            if due && !self.members.is_empty() {
+                self.evaluate(&config, &mut results, &mut report)?;
+            }
+        }
+        report.finish();
+        Ok(results)
+    }
+
+    fn step(&mut self, config: &RunConfig) -> Result<()> {
+        let step = self.adam.steps;
+        let batch = config.train.batch;
+        let order: Vec<_> =
+            self.train.iter().map(|set| set.order(step, batch)).collect::<Result<_>>()?;
+        let batch = Batch::stack(&self.train, &order, &self.device);
+        let leaves = self.parameters.require_grad();
+        let losses = cross_entropy(self.model.forward(&leaves, batch.tokens)?, batch.targets);
+        let mut gradients = losses.clone().sum().backward();
+        let gradients = leaves.take_gradients(&mut gradients);
+        let losses = losses.inner();
+        let rates: Vec<f64> =
+            self.members.iter().map(|member| member.run.config.train.learning_rate_at(step)).collect();
+        let flat = self.parameters.flatten();
+        let outcome =
+            self.adam.step(&config.train, flat, gradients, &losses, self.alive.clone(), &rates);
+        self.parameters = self.parameters.unflatten(outcome.parameters);
+        self.alive = outcome.alive.clone();
+        let (norms, alive) = (outcome.norms, outcome.alive);
+        self.unread.push(Unread { step: step + 1, losses, norms, alive });
+        Ok(())
+    }
+
+    /// Reads what steps left on the device, and ends runs that diverged. Returns the last mean loss.
+    fn read(
+        &mut self,
+        results: &mut Vec<(usize, RunResult)>,
+        report: &mut ProgressReport,
+    ) -> Result<Option<f64>> {
+        let mut diverged = vec![None; self.members.len()];
+        let mut mean = None;
+        for Unread { step, losses, norms, alive } in std::mem::take(&mut self.unread) {
+            let losses: Vec<f64> = losses.into_data().iter().collect();
+            let norms: Vec<f64> = norms.into_data().iter().collect();
+            let alive: Vec<bool> = alive.into_data().iter().collect();
+            let mut living = (0, 0.0);
+            for (i, member) in self.members.iter_mut().enumerate() {
+                if alive[i] {
+                    member.progress.step = step;
+                    member.progress.loss_count += 1;
+                    member.loss_sum += losses[i];
+                    member.gradient_norm = norms[i];
+                    living = (living.0 + 1, living.1 + losses[i]);
+                } else {
+                    diverged[i].get_or_insert(step);
+                }
+            }
+            mean = (living.0 > 0).then(|| living.1 / f64::from(living.0));
+        }
+        let ended: Vec<usize> = (0..diverged.len()).filter(|&i| diverged[i].is_some()).collect();
+        self.end(&ended, |_| Status::Diverged, results, report)?;
+        Ok(mean)
+    }
+
+    fn evaluate(
+        &mut self,
+        config: &RunConfig,
+        results: &mut Vec<(usize, RunResult)>,
+        report: &mut ProgressReport,
+    ) -> Result<()> {
+        let batch = config.train.batch;
+        let evaluations = evaluate(&self.model, &self.parameters, &self.validation, batch, &self.device)?;
+        let seconds = self.milliseconds();
+        let step = self.adam.steps;
+        for (i, evaluation) in evaluations.iter().enumerate() {
+            let member = &mut self.members[i];
+            let progress = &mut member.progress;
+            if progress.best_step == 0 || evaluation.accuracy > f64::from_bits(progress.best_accuracy) {
+                progress.best_accuracy = evaluation.accuracy.to_bits();
+                progress.best_step = step;
+            }
+            let row = MetricsRow {
+                step,
+                train_loss: member.loss_sum / progress.loss_count.max(1) as f64,
+                validation_loss: evaluation.loss,
+                accuracy: evaluation.accuracy,
+                best_accuracy: f64::from_bits(progress.best_accuracy),
+                learning_rate: member.run.config.train.learning_rate_at(step - 1),
+                gradient_norm: member.gradient_norm,
+                seconds: (member.run.state.progress.milliseconds + seconds) as f64 / 1e3,
+            };
+            (progress.loss_count, member.loss_sum) = (0, 0.0);
+            member.run.writer.append(&row)?;
+            report.evaluated(member.run.writer.folder.path(), &row);
+            member.last = Some(row);
+        }
+        report.accuracy(evaluations.iter().map(|e| e.accuracy).sum::<f64>() / evaluations.len() as f64);
+        self.checkpoint_all()?;
+        self.end_due(config, results, report)
+    }
+
+    /// Ends runs that reached the target or the last step at the evaluation just made.
+    fn end_due(
+        &mut self,
+        config: &RunConfig,
+        results: &mut Vec<(usize, RunResult)>,
+        report: &mut ProgressReport,
+    ) -> Result<()> {
+        let target = config.train.target;
+        let due = |row: &MetricsRow| {
+            if target > 0.0 && row.accuracy >= target {
+                Some(Status::Target)
+            } else {
+                (row.step >= config.train.steps).then_some(Status::Completed)
+            }
+        };
+        let due: Vec<Option<Status>> =
+            self.members.iter().map(|member| member.last.as_ref().and_then(due)).collect();
+        let ended: Vec<usize> = (0..due.len()).filter(|&i| due[i].is_some()).collect();
+        self.end(&ended, |i| due[i].unwrap_or(Status::Completed), results, report)
+    }
+
+    fn checkpoint_all(&mut self) -> Result<()> {
+        (0..self.members.len()).try_for_each(|i| self.checkpoint(i))
+    }
+
+    fn checkpoint(&mut self, i: usize) -> Result<()> {
+        let elapsed = self.milliseconds();
+        let member = &mut self.members[i];
+        member.progress.milliseconds = member.run.state.progress.milliseconds + elapsed;
+        member.progress.loss_sum = member.loss_sum.to_bits();
+        let path = member.run.writer.folder.file("checkpoint.safetensors");
+        Checkpoint::write(&path, &self.parameters, &self.adam, i, &member.progress)
+    }
+
+    /// Ends some runs: writes their results and takes them out of the cohort.
+    fn end(
+        &mut self,
+        ended: &[usize],
+        status: impl Fn(usize) -> Status,
+        results: &mut Vec<(usize, RunResult)>,
+        report: &mut ProgressReport,
+    ) -> Result<()> {
+        if ended.is_empty() {
+            return Ok(());
+        }
+        for &i in ended {
+            if status(i) == Status::Diverged {
+                self.checkpoint(i)?;
+            }
+            let (index, result) = self.result(i, status(i));
+            let writer = &self.members[i].run.writer;
+            writer.finish(&result)?;
+            report.ended(writer.folder.path(), &result);
+            results.push((index, result));
+        }
+        let kept: Vec<usize> = (0..self.members.len()).filter(|i| !ended.contains(i)).collect();
+        let mut keep = (0..self.members.len()).map(|i| !ended.contains(&i)).collect::<Vec<_>>().into_iter();
+        self.members.retain(|_| keep.next().unwrap_or(false));
+        self.train = kept.iter().map(|&i| std::mem::take(&mut self.train[i])).collect();
+        self.validation = kept.iter().map(|&i| std::mem::take(&mut self.validation[i])).collect();
+        if !kept.is_empty() {
+            self.parameters = self.parameters.select(&kept);
+            self.adam = self.adam.select(&kept);
+            self.alive = everyone(kept.len(), &self.device);
+        }
+        Ok(())
+    }
+
+    fn result(&self, i: usize, status: Status) -> (usize, RunResult) {
+        let Member { run, progress, last, .. } = &self.members[i];
+        let evaluated = progress.best_step > 0;
+        let result = RunResult {
+            status,
+            kind: self.model.kind(),
+            seed: run.config.seed,
+            steps: progress.step,
+            accuracy: last.as_ref().map(|row| row.accuracy),
+            best_accuracy: evaluated.then(|| f64::from_bits(progress.best_accuracy)),
+            best_step: evaluated.then_some(progress.best_step),
+            validation_loss: last.as_ref().map(|row| row.validation_loss),
+            seconds: (run.state.progress.milliseconds + self.milliseconds()) as f64 / 1e3,
+            cohort: self.size,
+            device: device::name(&self.device),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        (run.index, result)
+    }
+
+    fn milliseconds(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn everyone(runs: usize, device: &Device) -> Tensor<1, Bool> {
+    Tensor::from_data(TensorData::new(vec![true; runs], [runs]), device)
+}

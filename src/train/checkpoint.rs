@@ -1,0 +1,153 @@
+//! A run's state in one safetensors file: parameters under their own names, Adam's moments beside
+//! them, and what the loop needs to go on bit for bit.
+
+use super::Adam;
+use crate::cohort::{Parameters, Spec};
+use crate::{Error, Result};
+use burn::tensor::{DType, Device, Tensor};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::Path;
+
+const FIRST: &str = "optimizer.first.";
+const SECOND: &str = "optimizer.second.";
+const STATE: &str = "loglinear.state";
+
+/// Where a run stands, besides its parameters and moments. Floats are kept as bits, so that a
+/// resumed run repeats an uninterrupted one exactly.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Optimiser steps taken.
+    pub step: usize,
+    /// Bits of the best validation accuracy so far.
+    pub best_accuracy: u64,
+    /// Step of the best accuracy.
+    pub best_step: usize,
+    /// Bits of the sum of training losses since the last evaluation.
+    pub loss_sum: u64,
+    /// Number of those losses.
+    pub loss_count: usize,
+    /// Milliseconds of training so far.
+    pub milliseconds: u64,
+}
+
+/// One run's checkpoint.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// Parameters of a cohort of one.
+    pub parameters: Parameters,
+    /// Adam's moments.
+    pub adam: Adam,
+    /// Where the run stands.
+    pub progress: Progress,
+}
+
+impl Checkpoint {
+    /// Writes one run of a cohort: to a temporary name, synced, then renamed, so that the file is
+    /// always whole.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be written; an older checkpoint is still there then.
+    pub fn write(path: &Path, parameters: &Parameters, adam: &Adam, run: usize, at: &Progress) -> Result<()> {
+        let moments = |flat: &Tensor<2>| -> Vec<f32> {
+            flat.clone().narrow(0, run, 1).into_data().iter().collect()
+        };
+        let (first, second) = (moments(&adam.first), moments(&adam.second));
+        let mut arrays: Vec<(String, &[usize], Vec<u8>)> = Vec::new();
+        let mut start = 0;
+        for (index, spec) in parameters.specs().iter().enumerate() {
+            let range = start..start + spec.count();
+            start = range.end;
+            let values: Vec<f32> = parameters.values_of(index, run).into_iter().map(|x| x as f32).collect();
+            arrays.push((spec.name.clone(), &spec.shape, bytes(&values)));
+            arrays.push((format!("{FIRST}{}", spec.name), &spec.shape, bytes(&first[range.clone()])));
+            arrays.push((format!("{SECOND}{}", spec.name), &spec.shape, bytes(&second[range])));
+        }
+        let failed = |error: &dyn std::fmt::Display| Error::format(path, format!("can't be encoded: {error}"));
+        let views = arrays
+            .iter()
+            .map(|(name, shape, data)| Ok((name, TensorView::new(Dtype::F32, shape.to_vec(), data)?)))
+            .collect::<std::result::Result<Vec<_>, safetensors::SafeTensorError>>()
+            .map_err(|error| failed(&error))?;
+        let state = serde_json::to_string(at).map_err(|error| failed(&error))?;
+        let metadata = HashMap::from([(STATE.to_owned(), state), ("format".to_owned(), "pt".to_owned())]);
+        let file = serialize(views, Some(metadata)).map_err(|error| failed(&error))?;
+        write_atomically(path, &file)
+    }
+
+    /// Reads a checkpoint of a model with these parameters.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read, is damaged, or its parameters don't fit the model.
+    pub fn read(path: &Path, specs: Vec<Spec>, device: &Device) -> Result<Self> {
+        let file = std::fs::read(path).map_err(Error::io(path))?;
+        let damaged = |error: &dyn std::fmt::Display| {
+            Error::format(path, format!("not a whole checkpoint of this program: {error}"))
+        };
+        let (_, header) = SafeTensors::read_metadata(&file).map_err(|error| damaged(&error))?;
+        let state = header.metadata().as_ref().and_then(|metadata| metadata.get(STATE));
+        let state = state.ok_or_else(|| damaged(&format!("its header lacks `{STATE}`")))?;
+        let progress: Progress = serde_json::from_str(state).map_err(|error| damaged(&error))?;
+        let tensors = SafeTensors::deserialize(&file).map_err(|error| damaged(&error))?;
+        let mut arrays = BTreeMap::new();
+        for (name, view) in tensors.tensors() {
+            if view.dtype() != Dtype::F32 {
+                return Err(damaged(&format!("`{name}` is {:?}, expected F32", view.dtype())));
+            }
+            let values = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            arrays.insert(name, values.map(f64::from).collect::<Vec<_>>());
+        }
+        let load = |prefix: &str| {
+            let lookup = |name: &str| arrays.get(&format!("{prefix}{name}")).cloned();
+            Parameters::load(specs.clone(), device, DType::F32, lookup)
+                .map_err(|error| Error::format(path, format!("doesn't fit the model: {error}")))
+        };
+        let parameters = load("")?;
+        let adam =
+            Adam { first: load(FIRST)?.flatten(), second: load(SECOND)?.flatten(), steps: progress.step };
+        Ok(Self { parameters, adam, progress })
+    }
+
+    /// One cohort from checkpoints at the same step.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters' names or shapes differ.
+    pub(super) fn stack(checkpoints: &[Self]) -> Result<(Parameters, Adam)> {
+        let parameters: Vec<_> = checkpoints.iter().map(|c| c.parameters.clone()).collect();
+        let moments = |pick: fn(&Adam) -> &Tensor<2>| {
+            Tensor::cat(checkpoints.iter().map(|c| pick(&c.adam).clone()).collect(), 0)
+        };
+        let adam = Adam {
+            first: moments(|adam| &adam.first),
+            second: moments(|adam| &adam.second),
+            steps: checkpoints.first().map_or(0, |c| c.adam.steps),
+        };
+        Ok((Parameters::stack(&parameters)?, adam))
+    }
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Writes a file so that a reader sees the old content or the new, whatever happens in between.
+pub(super) fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
+    let temporary = path.with_extension("tmp");
+    let write = || {
+        let mut file = std::fs::File::create(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        // The rename itself is durable only once its folder is synced.
+        match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => std::fs::File::open(parent)?.sync_all(),
+            None => Ok(()),
+        }
+    };
+    write().map_err(Error::io(path))
+}

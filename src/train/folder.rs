@@ -1,0 +1,239 @@
+//! A run folder: the only contract between training and analysis.
+//!
+//! ```text
+//! config.toml             everything that determines the run
+//! metrics.jsonl           a line an evaluation, appended and flushed
+//! checkpoint.safetensors  parameters, optimiser state, place in the run
+//! result.json             what came out; its presence says that the run has ended
+//! lambda.parquet          λ on given tokens, if it was captured
+//! ```
+
+use super::checkpoint::write_atomically;
+use super::{Checkpoint, MetricsRow, RunConfig, RunResult};
+use crate::lambda::LambdaMap;
+use crate::model::RecallModel;
+use crate::{Error, Result};
+use burn::tensor::Device;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A run folder, to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// An existing run folder.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `config.toml` in it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_owned();
+        if !path.join("config.toml").is_file() {
+            return Err(Error::run(path, "not a run folder: expected a config.toml in it"));
+        }
+        Ok(Self { path })
+    }
+
+    /// Every run folder at or below `path`, in the order of their paths.
+    ///
+    /// # Errors
+    ///
+    /// If a folder can't be listed, or there is no run folder.
+    pub fn find(path: impl AsRef<Path>) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        let mut pending = vec![path.as_ref().to_owned()];
+        while let Some(folder) = pending.pop() {
+            if let Ok(run) = Self::open(&folder) {
+                found.push(run);
+                continue;
+            }
+            for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
+                let entry = entry.map_err(Error::io(&folder))?.path();
+                if entry.is_dir() {
+                    pending.push(entry);
+                }
+            }
+        }
+        if found.is_empty() {
+            return Err(Error::run(path, "no run folder here or below: expected a config.toml"));
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file of the folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The configuration.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read or a field is wrong.
+    pub fn config(&self) -> Result<RunConfig> {
+        RunConfig::read(self.file("config.toml"))
+    }
+
+    /// Rows of `metrics.jsonl`; a torn last line is left out.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read, or a line before the last isn't a row.
+    pub fn metrics(&self) -> Result<Vec<MetricsRow>> {
+        let path = self.file("metrics.jsonl");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = std::fs::read(&path).map_err(Error::io(&path))?;
+        let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
+        let mut rows = Vec::with_capacity(lines.len());
+        for (number, line) in lines.iter().enumerate() {
+            match serde_json::from_slice(line) {
+                Ok(row) if line.ends_with(b"\n") => rows.push(row),
+                _ if number + 1 == lines.len() => {}
+                Ok(_) => {}
+                Err(error) => {
+                    let message = format!("line {}: expected a row of metrics: {error}", number + 1);
+                    return Err(Error::format(&path, message));
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The result, if the run has ended.
+    ///
+    /// # Errors
+    ///
+    /// If the file is there but can't be read.
+    pub fn result(&self) -> Result<Option<RunResult>> {
+        let path = self.file("result.json");
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = std::fs::read(&path).map_err(Error::io(&path))?;
+        serde_json::from_slice(&text).map(Some).map_err(|error| Error::format(&path, error))
+    }
+
+    /// The model, with the λ map given if the run used one of a reader's own.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration is wrong, or names a map that isn't given.
+    pub fn model(&self, lambda: Option<Arc<dyn LambdaMap>>) -> Result<RecallModel> {
+        let config = self.config()?.model;
+        match lambda {
+            Some(map) => RecallModel::with_lambda(config, map),
+            None => RecallModel::new(config),
+        }
+    }
+
+    /// The last checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it doesn't fit the model.
+    pub fn checkpoint(&self, model: &RecallModel, device: &Device) -> Result<Checkpoint> {
+        Checkpoint::read(&self.file("checkpoint.safetensors"), model.specs(), device)
+    }
+}
+
+/// A run folder that this process alone writes to.
+#[derive(Debug)]
+pub(super) struct RunWriter {
+    pub(super) folder: RunFolder,
+    metrics: File,
+    /// Locked for as long as the writer lives.
+    _lock: File,
+}
+
+impl RunWriter {
+    /// Creates the folder, or opens it if it holds the same run.
+    pub(super) fn open(path: &Path, config: &RunConfig) -> Result<Self> {
+        let occupied = path.is_dir()
+            && !path.join("config.toml").exists()
+            && std::fs::read_dir(path)
+                .map_err(Error::io(path))?
+                .any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lock"));
+        if occupied {
+            return Err(Error::run(path, "the folder holds other files and no run; choose another place"));
+        }
+        std::fs::create_dir_all(path).map_err(Error::io(path))?;
+        let lock = File::create(path.join("lock")).map_err(Error::io(path.join("lock")))?;
+        lock.try_lock().map_err(|_| Error::run(path, "another process is training this run"))?;
+        let folder = RunFolder { path: path.to_owned() };
+        let config_file = folder.file("config.toml");
+        if config_file.exists() {
+            let found = folder.config()?;
+            if found != *config {
+                let message = format!(
+                    "holds a run with another configuration ({}); choose another folder",
+                    difference(&found, config)
+                );
+                return Err(Error::run(path, message));
+            }
+        } else {
+            write_atomically(&config_file, config.to_toml().as_bytes())?;
+        }
+        let metrics = Self::appendable(&folder)?;
+        Ok(Self { folder, metrics, _lock: lock })
+    }
+
+    fn appendable(folder: &RunFolder) -> Result<File> {
+        let path = folder.file("metrics.jsonl");
+        File::options().create(true).append(true).open(&path).map_err(Error::io(&path))
+    }
+
+    /// Drops rows past `step`, which a run resumed from there writes again.
+    pub(super) fn rewind(&mut self, step: usize) -> Result<()> {
+        let rows = self.folder.metrics()?;
+        let mut text = Vec::new();
+        for row in rows.iter().filter(|row| row.step <= step) {
+            text.extend(line(row));
+        }
+        write_atomically(&self.folder.file("metrics.jsonl"), &text)?;
+        self.metrics = Self::appendable(&self.folder)?;
+        Ok(())
+    }
+
+    /// Appends a row and flushes it.
+    pub(super) fn append(&mut self, row: &MetricsRow) -> Result<()> {
+        let path = self.folder.file("metrics.jsonl");
+        let write = self.metrics.write_all(&line(row)).and_then(|()| self.metrics.sync_data());
+        write.map_err(Error::io(path))
+    }
+
+    /// Ends the run.
+    pub(super) fn finish(&self, result: &RunResult) -> Result<()> {
+        let path = self.folder.file("result.json");
+        let text = serde_json::to_vec_pretty(result).map_err(|error| Error::format(&path, error))?;
+        write_atomically(&path, &text)
+    }
+}
+
+fn line(row: &MetricsRow) -> Vec<u8> {
+    let mut line = serde_json::to_vec(row).expect("a row of numbers has a JSON form");
+    line.push(b'\n');
+    line
+}
+
+/// First line in which two configurations differ, for a message.
+fn difference(found: &RunConfig, wanted: &RunConfig) -> String {
+    let (found, wanted) = (found.to_toml(), wanted.to_toml());
+    let differing = found.lines().zip(wanted.lines()).find(|(a, b)| a != b);
+    differing.map_or_else(
+        || "it has other fields".to_owned(),
+        |(found, wanted)| format!("found `{found}`, asked for `{wanted}`"),
+    )
+}

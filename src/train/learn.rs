@@ -1,0 +1,123 @@
+//! Which runs train together, and from where.
+
+use super::batched::Cohort;
+use super::checkpoint::Progress;
+use super::folder::RunWriter;
+use super::{Adam, Checkpoint, Interrupt, ProgressMode, RunConfig, RunResult};
+use crate::Result;
+use crate::cohort::Parameters;
+use crate::device;
+use crate::lambda::LambdaMap;
+use crate::model::RecallModel;
+use crate::task::{Dataset, Split};
+use burn::tensor::{DType, Device};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// One run to train.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What determines it.
+    pub config: RunConfig,
+    /// Its run folder.
+    pub folder: PathBuf,
+    /// A λ map of the reader's own, if `config.model.lambda.custom` names one.
+    pub lambda: Option<Arc<dyn LambdaMap>>,
+}
+
+/// How to train.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where.
+    pub device: Device,
+    /// How progress is shown.
+    pub progress: ProgressMode,
+    /// Asked before every step.
+    pub interrupt: Interrupt,
+}
+
+/// Trains runs, those of equal shapes together, and returns their results in the same order.
+///
+/// A run whose folder has a result is not trained again; one with a checkpoint goes on from it.
+///
+/// # Errors
+///
+/// If a configuration is wrong, or a folder can't be used: nothing is trained then. If writing fails
+/// on the way, finished evaluations are kept.
+pub fn train(jobs: &[Job], options: &Options) -> Result<Vec<RunResult>> {
+    let mut results: Vec<Option<RunResult>> = vec![None; jobs.len()];
+    let mut waiting = Vec::new();
+    for (index, job) in jobs.iter().enumerate() {
+        job.config.validate()?;
+        let writer = RunWriter::open(&job.folder, &job.config)?;
+        match writer.folder.result()? {
+            Some(result) => results[index] = Some(result),
+            None => waiting.push(Run::prepare(index, job, writer, &options.device)?),
+        }
+    }
+    while let Some(first) = waiting.first() {
+        let (config, map, step) = (first.config.clone(), first.map.clone(), first.state.progress.step);
+        let (cohort, others) = waiting.into_iter().partition(|run: &Run| {
+            run.config.same_cohort(&config) && same_map(&run.map, &map) && run.state.progress.step == step
+        });
+        waiting = others;
+        for (index, result) in Cohort::new(cohort, &options.device)?.train(options)? {
+            results[index] = Some(result);
+        }
+    }
+    Ok(results.into_iter().flatten().collect())
+}
+
+fn same_map(a: &Option<Arc<dyn LambdaMap>>, b: &Option<Arc<dyn LambdaMap>>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        _ => false,
+    }
+}
+
+/// A run that is about to train.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Place among the jobs.
+    pub(super) index: usize,
+    pub(super) config: RunConfig,
+    map: Option<Arc<dyn LambdaMap>>,
+    pub(super) model: RecallModel,
+    pub(super) writer: RunWriter,
+    pub(super) state: Checkpoint,
+    pub(super) train: Dataset,
+    pub(super) validation: Dataset,
+}
+
+impl Run {
+    /// Draws data, and initial weights or the last checkpoint.
+    fn prepare(index: usize, job: &Job, mut writer: RunWriter, on: &Device) -> Result<Self> {
+        let config = job.config.clone();
+        let model = match &job.lambda {
+            Some(map) => RecallModel::with_lambda(config.model.clone(), map.clone())?,
+            None => RecallModel::new(config.model.clone())?,
+        };
+        let on = device::plain(on);
+        let state = if writer.folder.file("checkpoint.safetensors").exists() {
+            writer.folder.checkpoint(&model, &on)?
+        } else {
+            let parameters = Parameters::initialise(model.specs(), &[config.seed], &on, DType::F32);
+            let adam = Adam::new(&parameters.flatten());
+            Checkpoint { parameters, adam, progress: Progress::default() }
+        };
+        writer.rewind(state.progress.step)?;
+        let (train, validation) = config.task.examples();
+        let data = |split, count| Dataset::generate(&config.task, config.seed, split, count);
+        Ok(Self {
+            index,
+            map: job.lambda.clone(),
+            model,
+            writer,
+            state,
+            train: data(Split::Train, train)?,
+            validation: data(Split::Validation, validation)?,
+            config,
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! One training loop for everything: many runs that differ in seed, data or learning rate as one
+//! batched program, each with a run folder of its own.
+
+mod batched;
+mod checkpoint;
+mod config;
+mod evaluate;
+mod folder;
+mod interrupt;
+mod learn;
+mod optimizer;
+mod progress;
+mod record;
+
+pub use checkpoint::{Checkpoint, Progress};
+pub use config::{OptimizerKind, RunConfig, Schedule, TrainConfig};
+pub use evaluate::{Evaluation, evaluate};
+pub use folder::RunFolder;
+pub use interrupt::Interrupt;
+pub use learn::{Job, Options, train};
+pub use optimizer::{Adam, StepOutcome};
+pub use progress::ProgressMode;
+pub use record::{MetricsRow, RunResult, Status};

@@ -1,0 +1,106 @@
+//! Adam and AdamW with per-run global clipping, on a cohort's parameters as one matrix.
+
+use super::{OptimizerKind, TrainConfig};
+use burn::tensor::{Bool, Tensor, TensorData};
+
+/// PyTorch's `clip_grad_norm_` adds this to the norm that it divides by.
+const CLIP_EPSILON: f64 = 1e-6;
+
+/// Moments of Adam for a cohort: each [runs, parameters].
+///
+/// One step equals `torch.optim.Adam` (or `AdamW`) after `torch.nn.utils.clip_grad_norm_` over all
+/// parameters of a run, to float precision.
+#[derive(Clone, Debug)]
+pub struct Adam {
+    /// First moment.
+    pub first: Tensor<2>,
+    /// Second moment.
+    pub second: Tensor<2>,
+    /// Steps taken.
+    pub steps: usize,
+}
+
+/// What one step did.
+#[derive(Clone, Debug)]
+pub struct StepOutcome {
+    /// New parameters [runs, parameters].
+    pub parameters: Tensor<2>,
+    /// Gradient norm of every run before clipping [runs].
+    pub norms: Tensor<1>,
+    /// Which runs were updated [runs]: alive before, with a finite loss and gradient now.
+    pub alive: Tensor<1, Bool>,
+}
+
+impl Adam {
+    /// Moments at zero for parameters of the given shape.
+    pub fn new(parameters: &Tensor<2>) -> Self {
+        Self { first: parameters.zeros_like(), second: parameters.zeros_like(), steps: 0 }
+    }
+
+    /// Moments of some runs.
+    pub fn select(&self, runs: &[usize]) -> Self {
+        let pick = |moments: &Tensor<2>| {
+            Tensor::cat(runs.iter().map(|&run| moments.clone().narrow(0, run, 1)).collect(), 0)
+        };
+        Self { first: pick(&self.first), second: pick(&self.second), steps: self.steps }
+    }
+
+    /// Clips every run's gradient by its norm over all parameters and takes one step. Runs that
+    /// aren't alive, or whose loss or gradient isn't finite, keep parameters and moments.
+    ///
+    /// `rates` has a learning rate for each run.
+    pub fn step(
+        &mut self,
+        config: &TrainConfig,
+        parameters: Tensor<2>,
+        gradients: Tensor<2>,
+        losses: &Tensor<1>,
+        alive: Tensor<1, Bool>,
+        rates: &[f64],
+    ) -> StepOutcome {
+        let [runs, count] = parameters.dims();
+        let device = parameters.device();
+        let dtype = parameters.dtype();
+        self.steps += 1;
+        let norms = gradients.clone().square().sum_dim(1).sqrt();
+        let finite = norms.clone().reshape([runs]).is_finite().bool_and(losses.clone().is_finite());
+        let alive = alive.bool_and(finite);
+        let frozen = alive.clone().bool_not().reshape([runs, 1]).expand([runs, count]);
+
+        let mut gradients = gradients;
+        if config.clip > 0.0 {
+            let factor = (norms.clone() + CLIP_EPSILON).recip().mul_scalar(config.clip).clamp_max(1.0);
+            gradients = gradients * factor;
+        }
+        let rates = TensorData::new(rates.to_vec(), [runs, 1]);
+        let rates = Tensor::<2>::from_data(rates, (&device, dtype));
+        let mut updated = parameters.clone();
+        if config.weight_decay > 0.0 {
+            match config.optimizer {
+                OptimizerKind::Adam => {
+                    gradients = gradients + parameters.clone().mul_scalar(config.weight_decay);
+                }
+                OptimizerKind::AdamW => {
+                    updated = updated * rates.clone().mul_scalar(-config.weight_decay).add_scalar(1.0);
+                }
+            }
+        }
+        let first = self.first.clone().mul_scalar(config.beta1)
+            + gradients.clone().mul_scalar(1.0 - config.beta1);
+        let second = self.second.clone().mul_scalar(config.beta2)
+            + gradients.square().mul_scalar(1.0 - config.beta2);
+        let steps = self.steps as f64;
+        let first_correction = 1.0 - config.beta1.powf(steps);
+        let second_correction = 1.0 - config.beta2.powf(steps);
+        let scale = second.clone().sqrt().div_scalar(second_correction.sqrt()).add_scalar(config.epsilon);
+        let updated = updated - first.clone().div(scale) * rates.div_scalar(first_correction);
+
+        self.first = first.mask_where(frozen.clone(), self.first.clone());
+        self.second = second.mask_where(frozen.clone(), self.second.clone());
+        StepOutcome {
+            parameters: updated.mask_where(frozen, parameters),
+            norms: norms.reshape([runs]),
+            alive,
+        }
+    }
+}

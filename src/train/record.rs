@@ -1,0 +1,79 @@
+//! What a run writes down: a row an evaluation, a result at the end.
+
+use serde::{Deserialize, Serialize};
+
+/// One line of `metrics.jsonl`: the state of a run at an evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricsRow {
+    /// Optimiser steps taken.
+    pub step: usize,
+    /// Mean training loss since the last evaluation, in nats.
+    pub train_loss: f64,
+    /// Validation loss, in nats.
+    pub validation_loss: f64,
+    /// Validation accuracy over scored positions.
+    pub accuracy: f64,
+    /// Best validation accuracy so far.
+    pub best_accuracy: f64,
+    /// Learning rate of the last step.
+    pub learning_rate: f64,
+    /// Gradient norm of the last step, before clipping.
+    pub gradient_norm: f64,
+    /// Seconds of training so far. The time is the cohort's: its runs train together.
+    pub seconds: f64,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Took all its steps.
+    Completed,
+    /// Reached the target accuracy and stopped.
+    Target,
+    /// Loss or gradient became NaN or infinite; parameters are those before it.
+    Diverged,
+    /// Stopped by the user; the folder can be resumed. Never written to `result.json`.
+    Interrupted,
+}
+
+impl Status {
+    /// Name in frames and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Target => "target",
+            Self::Diverged => "diverged",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// `result.json`: what came out of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// How the run ended.
+    pub status: Status,
+    /// λ kind, or baseline.
+    pub kind: String,
+    /// Seed.
+    pub seed: u64,
+    /// Optimiser steps taken.
+    pub steps: usize,
+    /// Validation accuracy at the last evaluation; none if the run ended before it.
+    pub accuracy: Option<f64>,
+    /// Best validation accuracy at any evaluation.
+    pub best_accuracy: Option<f64>,
+    /// Step of the best accuracy.
+    pub best_step: Option<usize>,
+    /// Validation loss at the last evaluation, in nats.
+    pub validation_loss: Option<f64>,
+    /// Seconds of training, of the whole cohort.
+    pub seconds: f64,
+    /// Number of runs that trained together at the start.
+    pub cohort: usize,
+    /// Device.
+    pub device: String,
+    /// Version of this crate.
+    pub version: String,
+}
