@@ -6,6 +6,7 @@
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use loglinear::burn;
 use loglinear::cohort::Parameters;
+use loglinear::device;
 use loglinear::lambda::{LambdaConfig, LambdaKind};
 use loglinear::model::{IGNORED, RecallConfig, RecallModel, cross_entropy};
 use loglinear::random::Generator;
@@ -22,7 +23,7 @@ fn main() {
     let peer = std::env::var("LOGLINEAR_PEER").ok().map(|command| peer_times(&command));
     println!("recall model, d 64, 2 layers, MLP-λ (softplus), batch {BATCH}, all positions scored");
     for seq_len in [64, 128, 256] {
-        let ours = step_time(seq_len);
+        let ours = device::enter(&Device::flex(), || step_time(seq_len));
         let beside = peer.as_ref().and_then(|times| times.get(&seq_len)).map_or_else(String::new, |theirs| {
             format!(", peer {theirs:.1} ms, ratio {:.2}", ours / theirs)
         });

@@ -127,14 +127,28 @@ pub(super) fn sum_over_blocks<S: Scalar>(
     size: usize,
     body: impl Fn(usize, usize, &mut [S]) + Sync,
 ) -> Vec<S> {
+    // The rows of an output without columns: what a block is told is only how many it has.
+    let mut nothing = vec![(); runs * rows];
+    map_blocks(runs, rows, 1, &mut nothing, size, |first, block, partial| body(first, block.len(), partial))
+}
+
+/// As [`sum_over_blocks`], for a body that also writes its block's rows of `out`, of `cols` values.
+pub(super) fn map_blocks<S: Scalar, O: Send>(
+    runs: usize,
+    rows: usize,
+    cols: usize,
+    out: &mut [O],
+    size: usize,
+    body: impl Fn(usize, &mut [O], &mut [S]) + Sync,
+) -> Vec<S> {
     let blocks = rows.div_ceil(BLOCK);
     let mut partials = vec![S::ZERO; runs * blocks * size];
-    partials.par_chunks_mut(size.max(1)).enumerate().for_each(|(i, partial)| {
-        let (run, block) = (i / blocks, i % blocks);
-        let start = block * BLOCK;
-        body(run * rows + start, BLOCK.min(rows - start), partial);
+    let by_run = partials.par_chunks_mut((blocks * size).max(1)).zip(out.par_chunks_mut((rows * cols).max(1)));
+    by_run.enumerate().for_each(|(run, (partials, out))| {
+        let by_block = partials.par_chunks_mut(size.max(1)).zip(out.par_chunks_mut((BLOCK * cols).max(1)));
+        by_block.enumerate().for_each(|(block, (partial, out))| body(run * rows + block * BLOCK, out, partial));
     });
-    let mut out = Vec::with_capacity(runs * size);
+    let mut sums = Vec::with_capacity(runs * size);
     for run in partials.chunks_mut((blocks * size).max(1)) {
         let (first, others) = run.split_at_mut(size);
         vectorised(|| {
@@ -144,7 +158,7 @@ pub(super) fn sum_over_blocks<S: Scalar>(
                 }
             }
         });
-        out.extend_from_slice(first);
+        sums.extend_from_slice(first);
     }
-    out
+    sums
 }

@@ -11,6 +11,7 @@ pub(crate) mod linear;
 pub(crate) mod loss;
 mod math;
 mod matrix;
+mod memory;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
 
@@ -89,6 +90,7 @@ pub(crate) fn apply<O: HostOp<N>, const N: usize, const D: usize>(
     op: O,
     operands: [Operand; N],
 ) -> Tensor<D> {
+    memory::keep_freed();
     let inputs = operands.each_ref().map(Operand::primitive);
     let output = op.forward(&inputs);
     if operands.iter().all(|operand| matches!(operand, Operand::Plain(_))) {

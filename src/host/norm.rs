@@ -1,6 +1,6 @@
 //! Layer normalisation on the CPU, alone or fused with the residual sum before it.
 
-use super::linear::{BLOCK, sum_over_blocks};
+use super::linear::{BLOCK, map_blocks};
 use super::{Contiguous, HostOp, HostTensor, Scalar, dot, sum, tensor, vectorised, with_scalar};
 use rayon::prelude::*;
 
@@ -119,47 +119,28 @@ fn backward<S: Scalar>(
     let (weight, grad) = (Contiguous::new(weight), Contiguous::new(grad));
     let (x, grad) = (x.slice::<S>(), grad.slice::<S>());
     let mut out = vec![S::ZERO; runs * rows * dim];
-    let blocks = rows.div_ceil(BLOCK);
-    // Row gradients first, block by block; the parameters' sums need the normalised rows again.
-    out.par_chunks_mut((rows * dim).max(1)).enumerate().for_each(|(r, out)| {
-        let weight = &weight.slice::<S>()[r * dim..][..dim];
-        debug_assert_eq!(out.len().div_ceil(BLOCK * dim), blocks);
-        out.par_chunks_mut(BLOCK * dim).enumerate().for_each_init(
-            || (vec![S::ZERO; dim], vec![S::ZERO; dim]),
-            |(hat, scaled), (i, out)| {
-                let first = (r * rows + i * BLOCK) * dim;
-                let residual = residual.as_ref().map(|tensor| &tensor.slice::<S>()[first..]);
-                vectorised(|| {
-                    for (row, out) in out.chunks_mut(dim).enumerate() {
-                        let at = row * dim..(row + 1) * dim;
-                        let x = &x[first..][at.clone()];
-                        let inverse = normalise(epsilon, x, residual.map(|tensor| &tensor[at.clone()]), hat);
-                        for ((scaled, &grad), &weight) in scaled.iter_mut().zip(&grad[first..][at]).zip(weight) {
-                            *scaled = grad * weight;
-                        }
-                        let scale = S::of(1.0 / dim as f64);
-                        let (mean, slope) = (sum(scaled) * scale, dot(scaled, hat) * scale);
-                        for ((out, &scaled), &hat) in out.iter_mut().zip(&*scaled).zip(&*hat) {
-                            *out = inverse * (scaled - mean - hat * slope);
-                        }
-                    }
-                });
-            },
-        );
-    });
-    let sums = sum_over_blocks(runs, rows, 2 * dim, |first, block, partial| {
+    let sums = map_blocks(runs, rows, dim, &mut out, 2 * dim, |first, out, partial| {
+        let weight = &weight.slice::<S>()[first / rows * dim..][..dim];
+        let residual = residual.as_ref().map(|tensor| &tensor.slice::<S>()[first * dim..]);
+        let (x, grad) = (&x[first * dim..], &grad[first * dim..]);
         let (weight_sum, bias_sum) = partial.split_at_mut(dim);
-        let mut hat = vec![S::ZERO; dim];
-        let residual = residual.as_ref().map(|tensor| tensor.slice::<S>());
+        let (mut hat, mut scaled) = (vec![S::ZERO; dim], vec![S::ZERO; dim]);
+        let scale = S::of(1.0 / dim as f64);
         vectorised(|| {
-            for row in first..first + block {
+            for (row, out) in out.chunks_mut(dim).enumerate() {
                 let at = row * dim..(row + 1) * dim;
-                normalise(epsilon, &x[at.clone()], residual.map(|tensor| &tensor[at.clone()]), &mut hat);
-                for (((weight, bias), &grad), &hat) in
-                    weight_sum.iter_mut().zip(bias_sum.iter_mut()).zip(&grad[at]).zip(&hat)
-                {
-                    *weight += grad * hat;
-                    *bias += grad;
+                let residual = residual.map(|tensor| &tensor[at.clone()]);
+                let inverse = normalise(epsilon, &x[at.clone()], residual, &mut hat);
+                let sums = weight_sum.iter_mut().zip(bias_sum.iter_mut());
+                let row = grad[at].iter().zip(weight).zip(&hat).zip(&mut scaled);
+                for ((weight_sum, bias_sum), (((&grad, &weight), &hat), scaled)) in sums.zip(row) {
+                    *scaled = grad * weight;
+                    *weight_sum += grad * hat;
+                    *bias_sum += grad;
+                }
+                let (mean, slope) = (sum(&scaled) * scale, dot(&scaled, &hat) * scale);
+                for ((out, &scaled), &hat) in out.iter_mut().zip(&scaled).zip(&hat) {
+                    *out = inverse * (scaled - mean - hat * slope);
                 }
             }
         });

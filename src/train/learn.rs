@@ -45,6 +45,10 @@ pub struct Options {
 /// If a configuration is wrong, or a folder can't be used: nothing is trained then. If writing fails
 /// on the way, finished evaluations are kept.
 pub fn train(jobs: &[Job], options: &Options) -> Result<Vec<RunResult>> {
+    device::enter(&options.device, || train_all(jobs, options))
+}
+
+fn train_all(jobs: &[Job], options: &Options) -> Result<Vec<RunResult>> {
     let mut results: Vec<Option<RunResult>> = vec![None; jobs.len()];
     let mut waiting = Vec::new();
     for (index, job) in jobs.iter().enumerate() {

@@ -6,3 +6,4 @@ mod attention_golden;
 mod attention_properties;
 mod fenwick;
 mod model_golden;
+mod optimizer_golden;

@@ -24,6 +24,7 @@ pub fn model(kind: LambdaKind) -> RecallModel {
             activation: Activation::Gelu,
             hidden: Hidden::Width(12),
             init: InitProtocol::Release,
+            custom: None,
         },
         ..RecallConfig::default()
     })
