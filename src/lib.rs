@@ -14,6 +14,7 @@ pub mod cohort;
 pub mod device;
 mod error;
 pub mod fenwick;
+pub mod frame;
 mod host;
 pub mod lambda;
 pub mod metric;
@@ -21,6 +22,7 @@ pub mod model;
 pub mod random;
 pub mod task;
 pub mod train;
+pub mod visualization;
 
 pub use burn;
 pub use error::{Error, Result};

@@ -1,1 +1,87 @@
-fn main(){}
+//! The command line: a thin skin over the library.
+
+mod arguments;
+mod figure;
+mod inspect;
+mod quickstart;
+mod report;
+mod train;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Train, probe and picture log-linear attention with adaptive memory decay.
+#[derive(Parser)]
+#[command(name = "loglinear", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  loglinear quickstart
+  loglinear train --lambda fixed mlp-softplus --pairs 8 --seq-len 128 --seed 0 1 2 --out runs/mqar
+  loglinear eval runs/mqar --seq-len 256
+  loglinear figure curves runs/mqar --out figures/mqar-curves
+
+Exit codes: 0 done, 1 failed or interrupted, 2 wrong usage.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train three λ kinds × 2 seeds on a small MQAR, extract λ, draw figures (about 2 minutes).
+    Quickstart(quickstart::Quickstart),
+    /// Train runs: one for every λ kind and seed, those of equal shapes together.
+    Train(Box<train::Train>),
+    /// Evaluate trained runs on fresh data, also at other sequence lengths.
+    Eval(inspect::Eval),
+    /// Write λ of a trained run, per layer, head, token and level, as parquet.
+    Lambda(inspect::Lambda),
+    /// Draw a figure from run folders.
+    Figure(figure::FigureCommand),
+    /// Show devices, versions and features.
+    Info(inspect::Info),
+}
+
+/// Why a command ended without success.
+enum Failure {
+    /// The arguments can't be used.
+    Usage(loglinear::Error),
+    /// The work failed.
+    Failed(loglinear::Error),
+    /// The user stopped it.
+    Interrupted(String),
+}
+
+impl From<loglinear::Error> for Failure {
+    fn from(error: loglinear::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Outcome = Result<(), Failure>;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Quickstart(command) => command.run(),
+        Command::Train(command) => command.run(),
+        Command::Eval(command) => command.run(),
+        Command::Lambda(command) => command.run(),
+        Command::Figure(command) => command.run(),
+        Command::Info(command) => command.run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(error)) => {
+            eprintln!("error: {error}\n\nFor more information, try '--help'.");
+            ExitCode::from(2)
+        }
+        Err(Failure::Failed(error)) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Interrupted(message)) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Arguments that several commands share.
+
+use crate::Failure;
+use clap::Args;
+use loglinear::burn::tensor::Device;
+use loglinear::train::{Interrupt, Options, ProgressMode, RunFolder};
+use std::path::PathBuf;
+
+/// Where to compute.
+#[derive(Args)]
+pub struct DeviceArgument {
+    /// Device: cpu, cuda or cuda:N.
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    device: String,
+}
+
+impl DeviceArgument {
+    pub fn parse(&self) -> Result<Device, Failure> {
+        loglinear::device::parse(&self.device).map_err(Failure::Usage)
+    }
+}
+
+/// How progress is shown.
+#[derive(Args)]
+pub struct ProgressArguments {
+    /// Show nothing but errors and the final table.
+    #[arg(long, conflicts_with = "json")]
+    quiet: bool,
+    /// Print a JSON object a line: every evaluation and result.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ProgressArguments {
+    pub fn mode(&self) -> ProgressMode {
+        match self {
+            Self { quiet: true, .. } => ProgressMode::Quiet,
+            Self { json: true, .. } => ProgressMode::Json,
+            _ => ProgressMode::Auto,
+        }
+    }
+
+    /// Options of a training that Ctrl-C stops after the current step.
+    pub fn options(&self, device: Device) -> Result<Options, Failure> {
+        Ok(Options { device, progress: self.mode(), interrupt: Interrupt::on_signal()? })
+    }
+}
+
+/// Run folders, or folders that hold some.
+#[derive(Args)]
+pub struct RunsArgument {
+    /// Run folders, or folders that hold some.
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+}
+
+impl RunsArgument {
+    pub fn find(&self) -> Result<Vec<RunFolder>, Failure> {
+        let mut folders = Vec::new();
+        for path in &self.runs {
+            folders.extend(RunFolder::find(path)?);
+        }
+        Ok(folders)
+    }
+}

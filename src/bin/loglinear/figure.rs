@@ -1,0 +1,134 @@
+//! `loglinear figure`.
+
+use crate::arguments::{DeviceArgument, RunsArgument};
+use crate::{Failure, Outcome};
+use clap::{Args, Subcommand};
+use loglinear::frame::{evaluations, read_parquet, run_lambda, runs};
+use loglinear::polars::prelude::{ChunkAgg, DataFrame};
+use loglinear::train::RunFolder;
+use loglinear::visualization::{
+    Figure, Quantity, accuracy_against_pairs, fenwick_partition, lambda_by_level, lambda_heatmap,
+    lambda_histogram, learning_curves,
+};
+use loglinear::{Error, burn};
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  loglinear figure curves runs/quickstart --out figures/curves
+  loglinear figure heatmap runs/quickstart/mlp-softplus-seed0 --out figures/lambda.svg
+  loglinear figure partition --position 21 --out figures/partition.png")]
+pub struct FigureCommand {
+    #[command(subcommand)]
+    name: Name,
+}
+
+#[derive(Args)]
+struct FromRuns {
+    #[command(flatten)]
+    runs: RunsArgument,
+    /// File to write: .svg, .png, or both if it has neither ending.
+    #[arg(long, value_name = "PATH")]
+    out: PathBuf,
+}
+
+#[derive(Args)]
+struct FromLambda {
+    #[command(flatten)]
+    runs: FromRuns,
+    /// Validation sequence (heatmap), or number of them (others) where λ was not extracted before.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    sequence: usize,
+    #[command(flatten)]
+    device: DeviceArgument,
+}
+
+#[derive(Subcommand)]
+enum Name {
+    /// Accuracy against the number of MQAR pairs.
+    Accuracy(FromRuns),
+    /// Validation accuracy against the training step.
+    Curves(FromRuns),
+    /// Training loss against the training step.
+    Loss(FromRuns),
+    /// λ by level and position, of one run.
+    Heatmap(FromLambda),
+    /// Mean λ by level.
+    Levels(FromLambda),
+    /// Histogram of λ.
+    Histogram(FromLambda),
+    /// The Fenwick partition of a prefix.
+    Partition {
+        /// Last position of the prefix.
+        #[arg(long, default_value_t = 21, value_name = "T")]
+        position: usize,
+        /// File to write: .svg, .png, or both if it has neither ending.
+        #[arg(long, value_name = "PATH")]
+        out: PathBuf,
+    },
+}
+
+impl FigureCommand {
+    pub fn run(self) -> Outcome {
+        let (figure, out) = match self.name {
+            Name::Accuracy(from) => (accuracy_against_pairs(&runs(&from.runs.find()?)?)?, from.out),
+            Name::Curves(from) => (from.curves(Quantity::Accuracy)?, from.out),
+            Name::Loss(from) => (from.curves(Quantity::TrainLoss)?, from.out),
+            Name::Heatmap(from) => (from.heatmap()?, from.runs.out),
+            Name::Levels(from) => (lambda_by_level(&from.frame()?)?, from.runs.out),
+            Name::Histogram(from) => (lambda_histogram(&from.frame()?)?, from.runs.out),
+            Name::Partition { position, out } => (fenwick_partition(position).map_err(Failure::Usage)?, out),
+        };
+        figure.save(&out)?;
+        println!("{}", out.display());
+        Ok(())
+    }
+}
+
+impl FromRuns {
+    fn curves(&self, quantity: Quantity) -> Result<Figure, Failure> {
+        Ok(learning_curves(&evaluations(&self.runs.find()?)?, quantity)?)
+    }
+}
+
+/// Sequences to extract λ on where a run folder has none yet.
+const SEQUENCES: usize = 8;
+
+impl FromLambda {
+    fn heatmap(&self) -> Result<Figure, Failure> {
+        let folders = self.runs.runs.find()?;
+        if folders.len() != 1 {
+            let found = format!("{} run folders", folders.len());
+            return Err(Failure::Usage(Error::value("RUN", "one run folder (a heatmap shows one run)", found)));
+        }
+        let frame = self.of(&folders[0], self.sequence + 1)?;
+        let run = frame.column("run").and_then(|runs| Ok(runs.str()?.get(0).unwrap_or_default().to_owned()));
+        Ok(lambda_heatmap(&frame, &run.map_err(Error::from)?, self.sequence)?)
+    }
+
+    fn frame(&self) -> Result<DataFrame, Failure> {
+        let mut all: Option<DataFrame> = None;
+        for folder in self.runs.runs.find()? {
+            let lambda = self.of(&folder, SEQUENCES)?;
+            all = Some(match all {
+                None => lambda,
+                Some(frame) => frame.vstack(&lambda).map_err(Error::from)?,
+            });
+        }
+        all.ok_or_else(|| Failure::Usage(Error::value("RUN", "at least one", 0)))
+    }
+
+    /// λ of a run: extracted before, or now.
+    fn of(&self, folder: &RunFolder, sequences: usize) -> Result<DataFrame, Failure> {
+        let file = folder.file("lambda.parquet");
+        if file.exists() {
+            let frame = read_parquet(&file)?;
+            let last = frame.column("sequence").map_err(Error::from)?.u32().map_err(Error::from)?.max();
+            if last.is_some_and(|last| last as usize >= sequences - 1) {
+                return Ok(frame);
+            }
+        }
+        let device: burn::tensor::Device = self.device.parse()?;
+        Ok(run_lambda(folder, sequences, None, None, &device)?)
+    }
+}

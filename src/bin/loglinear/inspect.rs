@@ -1,0 +1,132 @@
+//! `loglinear eval`, `lambda` and `info`: looking at what was trained.
+
+use crate::arguments::{DeviceArgument, RunsArgument};
+use crate::{Failure, Outcome, report};
+use clap::Args;
+use loglinear::frame::{run_lambda, write_parquet};
+use loglinear::task::{Dataset, Split};
+use loglinear::train::{RunFolder, evaluate};
+use loglinear::{Error, device};
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  loglinear eval runs/quickstart
+  loglinear eval runs/mqar/fixed-seed0 --seq-len 256")]
+pub struct Eval {
+    #[command(flatten)]
+    runs: RunsArgument,
+    /// Sequence length to evaluate at [default: the trained one].
+    #[arg(long, value_name = "T")]
+    seq_len: Option<usize>,
+    /// Sequences to evaluate on [default: the run's validation set].
+    #[arg(long, value_name = "N")]
+    examples: Option<usize>,
+    /// Print a JSON object a run.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    device: DeviceArgument,
+}
+
+impl Eval {
+    pub fn run(self) -> Outcome {
+        let on = self.device.parse()?;
+        let header = ["run", "λ", "T", "accuracy", "loss (nats)", "scored positions"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for folder in self.runs.find()? {
+            let config = folder.config()?;
+            let model = folder.model(None)?;
+            let task = config.task.with_seq_len(self.seq_len.unwrap_or(config.task.task().seq_len()));
+            let seq_len = task.task().seq_len();
+            if seq_len > config.model.max_seq_len {
+                let expected = format!("at most the model's max_seq_len = {}", config.model.max_seq_len);
+                return Err(Failure::Usage(Error::value("--seq-len", expected, seq_len)));
+            }
+            let examples = self.examples.unwrap_or(config.task.examples().1);
+            let data = Dataset::generate(&task, config.seed, Split::Validation, examples)?;
+            let parameters = folder.checkpoint(&model, &device::plain(&on))?.parameters;
+            let batch = config.train.batch;
+            let result = device::enter(&on, || evaluate(&model, &parameters, &[data], batch, &on))?[0];
+            if self.json {
+                let run = folder.path();
+                let value = serde_json::json!({
+                    "run": run, "kind": model.kind(), "seq_len": seq_len, "accuracy": result.accuracy,
+                    "loss": result.loss, "scored": result.scored,
+                });
+                println!("{value}");
+            }
+            rows.push(vec![
+                folder.path().display().to_string(),
+                model.kind(),
+                seq_len.to_string(),
+                report::percent(Some(result.accuracy)),
+                format!("{:.4}", result.loss),
+                result.scored.to_string(),
+            ]);
+        }
+        if !self.json {
+            report::table(&rows);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  loglinear lambda runs/quickstart/mlp-softplus-seed0 --out lambda.parquet")]
+pub struct Lambda {
+    /// Run folder.
+    run: PathBuf,
+    /// File to write.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Validation sequences.
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    sequences: usize,
+    /// Sequence length [default: the trained one].
+    #[arg(long, value_name = "T")]
+    seq_len: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArgument,
+}
+
+impl Lambda {
+    pub fn run(self) -> Outcome {
+        let on = self.device.parse()?;
+        if self.sequences == 0 {
+            return Err(Failure::Usage(Error::value("--sequences", "at least 1", 0)));
+        }
+        let folder = RunFolder::open(&self.run)?;
+        let mut frame = run_lambda(&folder, self.sequences, self.seq_len, None, &on)?;
+        write_parquet(&mut frame, &self.out)?;
+        println!("{}: {} rows\n{}", self.out.display(), frame.height(), frame.head(Some(5)));
+        Ok(())
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  loglinear info --device cuda:0")]
+pub struct Info {
+    #[command(flatten)]
+    device: DeviceArgument,
+}
+
+impl Info {
+    pub fn run(self) -> Outcome {
+        let on = self.device.parse()?;
+        let features = if cfg!(feature = "cuda") { "cpu, cuda" } else { "cpu" };
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        println!("loglinear  {}", env!("CARGO_PKG_VERSION"));
+        println!("features   {features}");
+        println!("device     {}", device::name(&on));
+        println!("threads    {threads}");
+        println!("burn       0.22.1\npolars     0.55.2\nplotters   0.3.7");
+        println!("platform   {}-{}", std::env::consts::ARCH, std::env::consts::OS);
+        // A device that can't compute is better found here than in a training.
+        let sum = loglinear::burn::tensor::Tensor::<1>::from_floats([1.0, 2.0], &device::plain(&on)).sum();
+        println!("works      {}", if sum.into_scalar::<f32>() == 3.0 { "yes" } else { "no" });
+        Ok(())
+    }
+}

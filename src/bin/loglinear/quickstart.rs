@@ -1,0 +1,111 @@
+//! `loglinear quickstart`: the main job.
+
+use crate::arguments::{DeviceArgument, ProgressArguments};
+use crate::{Failure, Outcome, report};
+use clap::Args;
+use loglinear::frame::{evaluations, run_lambda, write_parquet};
+use loglinear::lambda::{LambdaConfig, LambdaKind};
+use loglinear::model::RecallConfig;
+use loglinear::polars::prelude::DataFrame;
+use loglinear::task::{MqarConfig, TaskConfig};
+use loglinear::train::{Job, ProgressMode, RunConfig, RunFolder, TrainConfig, train};
+use loglinear::visualization::{
+    Quantity, fenwick_partition, lambda_by_level, lambda_heatmap, lambda_histogram, learning_curves,
+};
+use loglinear::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// Validation sequences on which λ is extracted.
+const SEQUENCES: usize = 8;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  loglinear quickstart
+  loglinear quickstart --device cuda:0 --out runs/on-gpu
+
+An interrupted quickstart goes on when the same command is given again.")]
+pub struct Quickstart {
+    /// Folder for run folders and figures.
+    #[arg(long, default_value = "runs/quickstart", value_name = "DIR")]
+    out: PathBuf,
+    /// Seeds, one run each for every λ kind.
+    #[arg(long, num_args = 1.., default_values_t = [0, 1], value_name = "SEED")]
+    seed: Vec<u64>,
+    /// Most steps of a run.
+    #[arg(long, default_value_t = 3000, value_name = "N")]
+    steps: usize,
+    #[command(flatten)]
+    device: DeviceArgument,
+    #[command(flatten)]
+    progress: ProgressArguments,
+}
+
+/// A small MQAR that all λ kinds learn within a minute on two cores.
+fn config(kind: LambdaKind, seed: u64, steps: usize) -> RunConfig {
+    RunConfig {
+        seed,
+        task: TaskConfig::Mqar(MqarConfig { seq_len: 32, pairs: 4, ..MqarConfig::default() }),
+        model: RecallConfig {
+            max_seq_len: 32,
+            lambda: LambdaConfig::release(kind),
+            ..RecallConfig::default()
+        },
+        train: TrainConfig { steps, eval_every: 100, ..TrainConfig::default() },
+    }
+}
+
+impl Quickstart {
+    pub fn run(self) -> Outcome {
+        let jobs: Vec<Job> = LambdaKind::ALL
+            .iter()
+            .flat_map(|&kind| self.seed.iter().map(move |&seed| (kind, seed)))
+            .map(|(kind, seed)| Job {
+                config: config(kind, seed, self.steps),
+                folder: self.out.join(format!("{}-seed{seed}", kind.name())),
+                lambda: None,
+            })
+            .collect();
+        jobs.iter().try_for_each(|job| job.config.validate()).map_err(Failure::Usage)?;
+        let options = self.progress.options(self.device.parse()?)?;
+        let results = train(&jobs, &options)?;
+        if report::interrupted(&results) {
+            let message = "interrupted; give the same command again to go on";
+            return Err(Failure::Interrupted(message.to_owned()));
+        }
+        let figures = self.draw(&jobs, &options.device)?;
+        if self.progress.mode() != ProgressMode::Json {
+            report::results(&results);
+            println!("\nruns:    {}", self.out.display());
+            println!("figures: {}", figures.display());
+        }
+        Ok(())
+    }
+
+    /// Extracts λ of every run and draws the figures.
+    fn draw(&self, jobs: &[Job], device: &loglinear::burn::tensor::Device) -> Result<PathBuf> {
+        let folders: Vec<RunFolder> =
+            jobs.iter().map(|job| RunFolder::open(&job.folder)).collect::<Result<_>>()?;
+        let figures = self.out.join("figures");
+        let mut all: Option<DataFrame> = None;
+        for folder in &folders {
+            let mut lambda = run_lambda(folder, SEQUENCES, None, None, device)?;
+            write_parquet(&mut lambda, folder.file("lambda.parquet"))?;
+            let run = lambda.column("run")?.str()?.get(0).unwrap_or_default().to_owned();
+            let name = folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+            lambda_heatmap(&lambda, &run, 0)?.save(figures.join(format!("lambda-{name}")))?;
+            all = Some(match all {
+                None => lambda,
+                Some(frame) => frame.vstack(&lambda)?,
+            });
+        }
+        let lambda = all.ok_or_else(|| Error::value("--seed", "at least one", 0))?;
+        let save = |name: &str, figure: loglinear::visualization::Figure| figure.save(figures.join(Path::new(name)));
+        let evaluations = evaluations(&folders)?;
+        save("accuracy", learning_curves(&evaluations, Quantity::Accuracy)?)?;
+        save("loss", learning_curves(&evaluations, Quantity::TrainLoss)?)?;
+        save("lambda-by-level", lambda_by_level(&lambda)?)?;
+        save("lambda-histogram", lambda_histogram(&lambda)?)?;
+        save("fenwick-partition", fenwick_partition(21)?)?;
+        Ok(figures)
+    }
+}

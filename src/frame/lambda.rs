@@ -1,0 +1,134 @@
+//! λ as a frame: a row for every layer, head, sequence, position and level.
+
+use super::runs::run_name;
+use crate::cohort::Parameters;
+use crate::fenwick;
+use crate::lambda::LambdaMap;
+use crate::model::{Mixer, RecallModel};
+use crate::task::{Batch, Dataset, Split};
+use crate::train::RunFolder;
+use crate::{Error, Result, device};
+use burn::tensor::Device;
+use polars::prelude::{DataFrame, NamedFrom, Series};
+use std::sync::Arc;
+
+/// λ of a trained run on the first `sequences` validation sequences of its task.
+///
+/// `seq_len` replaces the trained length, up to the model's `max_seq_len`; `lambda` is the map if the
+/// run used one of a reader's own. Columns as [`capture_lambda`].
+///
+/// # Errors
+///
+/// If the folder has no usable checkpoint, or the model is a baseline without λ.
+pub fn run_lambda(
+    folder: &RunFolder,
+    sequences: usize,
+    seq_len: Option<usize>,
+    lambda: Option<Arc<dyn LambdaMap>>,
+    device: &Device,
+) -> Result<DataFrame> {
+    let config = folder.config()?;
+    let model = folder.model(lambda)?;
+    let task = match seq_len {
+        Some(seq_len) => config.task.with_seq_len(seq_len),
+        None => config.task.clone(),
+    };
+    let data = Dataset::generate(&task, config.seed, Split::Validation, sequences)?;
+    let device = device::plain(device);
+    let parameters = folder.checkpoint(&model, &device)?.parameters;
+    capture_lambda(&run_name(folder), &model, &parameters, &data, &device)
+}
+
+/// λ of one run on given sequences, with columns
+///
+/// | column | meaning |
+/// |---|---|
+/// | run, kind | name of the run; its λ kind |
+/// | layer, head | from 0 |
+/// | sequence, position | place in the data, from 0 |
+/// | token, region | what stands there, and what for |
+/// | level | memory level, 0 is the position itself |
+/// | present | whether that level holds anything at that position; else its λ multiplies nothing |
+/// | lambda | the weight |
+///
+/// # Errors
+///
+/// If the parameters are not of exactly one run, or the model is a baseline without λ.
+pub fn capture_lambda(
+    run: &str,
+    model: &RecallModel,
+    parameters: &Parameters,
+    data: &Dataset,
+    device: &Device,
+) -> Result<DataFrame> {
+    if model.config().mixer != Mixer::LogLinear {
+        return Err(Error::value("model.mixer", "log-linear (a baseline has no λ)", model.kind()));
+    }
+    if parameters.runs() != 1 {
+        return Err(Error::value("parameters", "of one run", format!("{} runs", parameters.runs())));
+    }
+    let sequences: Vec<usize> = (0..data.len()).collect();
+    let batch = Batch::stack(std::slice::from_ref(data), std::slice::from_ref(&sequences), device);
+    let captured = model.capture(parameters, batch.tokens)?;
+    let seq_len = data.seq_len();
+    let mut rows = Rows::default();
+    for (layer, lambda) in captured.lambda.into_iter().enumerate() {
+        let [_, _, heads, levels] = lambda.dims();
+        let values: Vec<f32> = lambda.into_data().iter().collect();
+        for head in 0..heads {
+            for &sequence in &sequences {
+                let example = data.example(sequence);
+                for position in 0..seq_len {
+                    let start = ((sequence * seq_len + position) * heads + head) * levels;
+                    let present: Vec<usize> =
+                        fenwick::buckets(position).iter().map(|bucket| bucket.level).collect();
+                    for level in 0..levels {
+                        rows.layer.push(layer as u32);
+                        rows.head.push(head as u32);
+                        rows.sequence.push(sequence as u32);
+                        rows.position.push(position as u32);
+                        rows.token.push(example.tokens[position]);
+                        rows.region.push(example.regions[position].name());
+                        rows.level.push(level as u32);
+                        rows.present.push(present.contains(&level));
+                        rows.lambda.push(values[start + level]);
+                    }
+                }
+            }
+        }
+    }
+    rows.frame(run, &model.kind())
+}
+
+#[derive(Default)]
+struct Rows {
+    layer: Vec<u32>,
+    head: Vec<u32>,
+    sequence: Vec<u32>,
+    position: Vec<u32>,
+    token: Vec<i32>,
+    region: Vec<&'static str>,
+    level: Vec<u32>,
+    present: Vec<bool>,
+    lambda: Vec<f32>,
+}
+
+impl Rows {
+    fn frame(self, run: &str, kind: &str) -> Result<DataFrame> {
+        let height = self.lambda.len();
+        let columns = vec![
+            Series::new("run".into(), vec![run; height]).into(),
+            Series::new("kind".into(), vec![kind; height]).into(),
+            Series::new("layer".into(), self.layer).into(),
+            Series::new("head".into(), self.head).into(),
+            Series::new("sequence".into(), self.sequence).into(),
+            Series::new("position".into(), self.position).into(),
+            Series::new("token".into(), self.token).into(),
+            Series::new("region".into(), self.region).into(),
+            Series::new("level".into(), self.level).into(),
+            Series::new("present".into(), self.present).into(),
+            Series::new("lambda".into(), self.lambda).into(),
+        ];
+        Ok(DataFrame::new(height, columns)?)
+    }
+}

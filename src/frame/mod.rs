@@ -1,0 +1,12 @@
+//! Run folders and λ as polars data frames.
+
+mod columns;
+mod lambda;
+mod parquet;
+mod runs;
+
+pub use lambda::{capture_lambda, run_lambda};
+pub use parquet::{read_parquet, write_parquet};
+pub use runs::{evaluations, runs};
+
+pub(crate) use columns::{numbers, texts};

@@ -1,0 +1,30 @@
+//! Frames on disk.
+
+use crate::{Error, Result};
+use polars::prelude::{DataFrame, ParquetReader, ParquetWriter, SerReader};
+use std::fs::File;
+use std::path::Path;
+
+/// Writes a frame as parquet: to a temporary name, then renamed, so that the file is always whole.
+///
+/// # Errors
+///
+/// If the file can't be written.
+pub fn write_parquet(frame: &mut DataFrame, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let temporary = path.with_extension("parquet.tmp");
+    let file = File::create(&temporary).map_err(Error::io(&temporary))?;
+    ParquetWriter::new(file).finish(frame)?;
+    std::fs::rename(&temporary, path).map_err(Error::io(path))
+}
+
+/// Reads a parquet file.
+///
+/// # Errors
+///
+/// If the file can't be read or isn't parquet.
+pub fn read_parquet(path: impl AsRef<Path>) -> Result<DataFrame> {
+    let path = path.as_ref();
+    let file = File::open(path).map_err(Error::io(path))?;
+    ParquetReader::new(file).finish().map_err(|error| Error::format(path, error))
+}

@@ -1,0 +1,139 @@
+//! Run folders as frames: a row an evaluation, or a row a run.
+
+use crate::task::TaskConfig;
+use crate::train::{MetricsRow, RunConfig, RunFolder};
+use crate::{Result, model};
+use polars::prelude::{Column, DataFrame, NamedFrom, Series};
+
+/// One row for each evaluation of each run: what the run is, then step, train_loss,
+/// validation_loss, accuracy, best_accuracy, learning_rate, gradient_norm, seconds.
+///
+/// # Errors
+///
+/// If a folder can't be read.
+pub fn evaluations(folders: &[RunFolder]) -> Result<DataFrame> {
+    let mut identities = Vec::new();
+    let mut rows: Vec<MetricsRow> = Vec::new();
+    for folder in folders {
+        let metrics = folder.metrics()?;
+        let identity = Identity::new(folder, &folder.config()?);
+        identities.extend(std::iter::repeat_n(identity, metrics.len()));
+        rows.extend(metrics);
+    }
+    let number = |pick: fn(&MetricsRow) -> f64| rows.iter().map(pick).collect::<Vec<_>>();
+    let mut columns = identity_columns(&identities);
+    columns.push(column("step", rows.iter().map(|row| row.step as u32).collect::<Vec<_>>()));
+    columns.extend([
+        column("train_loss", number(|row| row.train_loss)),
+        column("validation_loss", number(|row| row.validation_loss)),
+        column("accuracy", number(|row| row.accuracy)),
+        column("best_accuracy", number(|row| row.best_accuracy)),
+        column("learning_rate", number(|row| row.learning_rate)),
+        column("gradient_norm", number(|row| row.gradient_norm)),
+        column("seconds", number(|row| row.seconds)),
+    ]);
+    Ok(DataFrame::new(rows.len(), columns)?)
+}
+
+/// One row for each run: what it is, its status (`running` if it has no result yet), steps,
+/// accuracy and best_accuracy, validation_loss, seconds, parameters and lambda_parameters.
+///
+/// # Errors
+///
+/// If a folder can't be read.
+pub fn runs(folders: &[RunFolder]) -> Result<DataFrame> {
+    let mut identities = Vec::new();
+    let (mut status, mut steps, mut best_step) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut accuracy, mut best, mut loss, mut seconds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut parameters, mut lambda) = (Vec::new(), Vec::new());
+    for folder in folders {
+        let config = folder.config()?;
+        identities.push(Identity::new(folder, &config));
+        let last = folder.metrics()?.pop();
+        let result = folder.result()?;
+        status.push(result.as_ref().map_or("running", |result| result.status.name()));
+        let step = result.as_ref().map(|r| r.steps).or(last.as_ref().map(|row| row.step));
+        steps.push(step.map(|step| step as u32));
+        best_step.push(result.as_ref().and_then(|r| r.best_step).map(|step| step as u32));
+        accuracy.push(last.as_ref().map(|row| row.accuracy));
+        best.push(last.as_ref().map(|row| row.best_accuracy));
+        loss.push(last.as_ref().map(|row| row.validation_loss));
+        seconds.push(result.map(|r| r.seconds).or(last.map(|row| row.seconds)));
+        // A map of a reader's own is not known here, so neither is its share.
+        let overhead = folder.model(None).ok().map(|model| model::parameter_overhead(&model));
+        parameters.push(overhead.map(|overhead| overhead.total as u32));
+        lambda.push(overhead.map(|overhead| overhead.lambda as u32));
+    }
+    let mut columns = identity_columns(&identities);
+    columns.extend([
+        column("status", status),
+        column("steps", steps),
+        column("accuracy", accuracy),
+        column("best_accuracy", best),
+        column("best_step", best_step),
+        column("validation_loss", loss),
+        column("seconds", seconds),
+        column("parameters", parameters),
+        column("lambda_parameters", lambda),
+    ]);
+    Ok(DataFrame::new(identities.len(), columns)?)
+}
+
+/// Name of a run in frames: the last two parts of its path, which tell runs of a cohort apart.
+pub(super) fn run_name(folder: &RunFolder) -> String {
+    let parts: Vec<_> =
+        folder.path().components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+    parts[parts.len().saturating_sub(2)..].join("/")
+}
+
+fn column<T: AsRef<[V]>, V>(name: &str, values: T) -> Column
+where
+    Series: NamedFrom<T, [V]>,
+{
+    Series::new(name.into(), values).into()
+}
+
+/// What a run is: the columns by which runs are grouped.
+#[derive(Clone)]
+struct Identity {
+    run: String,
+    task: &'static str,
+    kind: String,
+    seed: u32,
+    seq_len: u32,
+    pairs: Option<u32>,
+    learning_rate: f64,
+}
+
+impl Identity {
+    fn new(folder: &RunFolder, config: &RunConfig) -> Self {
+        let pairs = match &config.task {
+            TaskConfig::Mqar(task) => Some(task.pairs as u32),
+            TaskConfig::SelectiveCopying(_) | TaskConfig::Induction(_) => None,
+        };
+        Self {
+            run: run_name(folder),
+            task: config.task.name(),
+            kind: config.model.kind().to_owned(),
+            seed: config.seed as u32,
+            seq_len: config.task.task().seq_len() as u32,
+            pairs,
+            learning_rate: config.train.learning_rate,
+        }
+    }
+}
+
+fn identity_columns(rows: &[Identity]) -> Vec<Column> {
+    fn each<T>(rows: &[Identity], pick: fn(&Identity) -> T) -> Vec<T> {
+        rows.iter().map(pick).collect()
+    }
+    vec![
+        column("run", each(rows, |row| row.run.clone())),
+        column("task", each(rows, |row| row.task)),
+        column("kind", each(rows, |row| row.kind.clone())),
+        column("seed", each(rows, |row| row.seed)),
+        column("seq_len", each(rows, |row| row.seq_len)),
+        column("pairs", each(rows, |row| row.pairs)),
+        column("base_learning_rate", each(rows, |row| row.learning_rate)),
+    ]
+}

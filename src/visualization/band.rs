@@ -1,0 +1,173 @@
+//! Line charts of means with bands of one standard deviation.
+
+use super::figure::{Draw, failed};
+use super::pen::Pen;
+use super::theme::{FAMILY, GRID, INK, Theme};
+use crate::Result;
+use plotters::coord::Shift;
+use plotters::prelude::{
+    ChartBuilder, Circle, Color, DrawingArea, DrawingBackend, IntoFont, LineSeries, Polygon, RGBColor, WHITE,
+};
+use plotters::style::text_anchor::HPos;
+
+/// Mean and population standard deviation of the values at one x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Point {
+    pub(super) x: f64,
+    pub(super) mean: f64,
+    pub(super) std: f64,
+}
+
+/// One line of a chart.
+pub(super) struct Line {
+    pub(super) label: String,
+    pub(super) color: RGBColor,
+    pub(super) points: Vec<Point>,
+}
+
+/// A chart of lines with bands.
+pub(super) struct BandChart {
+    pub(super) title: String,
+    pub(super) x_label: String,
+    pub(super) y_label: String,
+    pub(super) lines: Vec<Line>,
+    /// Fixed range of y, if it has natural ends.
+    pub(super) y_range: Option<(f64, f64)>,
+    /// Whether y can't be negative, whatever mean − std says.
+    pub(super) not_negative: bool,
+    /// Whether x takes few values, to be marked and labelled one by one.
+    pub(super) discrete: bool,
+    pub(super) percent: bool,
+}
+
+/// Groups (x, y) pairs by x; NaN values are left out.
+pub(super) fn points(pairs: impl IntoIterator<Item = (f64, f64)>) -> Vec<Point> {
+    let mut sorted: Vec<(f64, f64)> = pairs.into_iter().filter(|(_, y)| y.is_finite()).collect();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let group = |group: &[(f64, f64)]| {
+        let n = group.len() as f64;
+        let mean = group.iter().map(|(_, y)| y).sum::<f64>() / n;
+        let variance = group.iter().map(|(_, y)| (y - mean).powi(2)).sum::<f64>() / n;
+        Point { x: group[0].0, mean, std: variance.sqrt() }
+    };
+    sorted.chunk_by(|a, b| a.0 == b.0).map(group).collect()
+}
+
+impl BandChart {
+    fn ranges(&self) -> ((f64, f64), (f64, f64)) {
+        let all = || self.lines.iter().flat_map(|line| &line.points);
+        let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::NEG_INFINITY, f64::max);
+        let (low, high) = (least(&mut all().map(|p| p.x)), most(&mut all().map(|p| p.x)));
+        let pad = if high > low { (high - low) * if self.discrete { 0.04 } else { 0.0 } } else { 0.5 };
+        let y = self.y_range.unwrap_or_else(|| {
+            let (low, high) = (least(&mut all().map(|p| p.mean - p.std)), most(&mut all().map(|p| p.mean + p.std)));
+            let margin = ((high - low) * 0.06).max(high.abs() * 0.01).max(1e-9);
+            (if self.not_negative { (low - margin).max(0.0) } else { low - margin }, high + margin)
+        });
+        ((low - pad, high + pad), y)
+    }
+}
+
+impl Draw for BandChart {
+    fn size(&self) -> (u32, u32) {
+        (680, 430)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: Theme) -> Result<()> {
+        let (x, y) = self.ranges();
+        let pen = Pen { area, theme };
+        pen.text(&self.title, (LEFT, 24.0), theme.bold(15.0), HPos::Left)?;
+        self.legend(&pen)?;
+        let (_, plot) = area.split_vertically(theme.px(TOP));
+        let mut chart = ChartBuilder::on(&plot)
+            .margin(theme.upx(12.0))
+            .margin_right(theme.upx(20.0))
+            .x_label_area_size(theme.upx(44.0))
+            .y_label_area_size(theme.upx(58.0))
+            .build_cartesian_2d(x.0..x.1, y.0..y.1)
+            .map_err(failed)?;
+        let number = |value: &f64| format_number(*value);
+        let percent = |value: &f64| format!("{} %", format_number(value * 100.0));
+        let y_format: &dyn Fn(&f64) -> String = if self.percent { &percent } else { &number };
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE.mix(0.0))
+            .bold_line_style(GRID)
+            .axis_style(INK)
+            .x_labels(8)
+            .y_labels(6)
+            .x_desc(&self.x_label)
+            .y_desc(&self.y_label)
+            .x_label_formatter(&number)
+            .y_label_formatter(y_format)
+            .label_style(theme.text(12.0))
+            .axis_desc_style((FAMILY, 13.0 * theme.scale).into_font().color(&INK))
+            .draw()
+            .map_err(failed)?;
+        let clamp = |value: f64| value.clamp(y.0, y.1);
+        for line in &self.lines {
+            let upper = line.points.iter().map(|p| (p.x, clamp(p.mean + p.std)));
+            let lower = line.points.iter().rev().map(|p| (p.x, clamp(p.mean - p.std)));
+            let band: Vec<_> = upper.chain(lower).collect();
+            chart.draw_series([Polygon::new(band, line.color.mix(0.16))]).map_err(failed)?;
+        }
+        for line in &self.lines {
+            let stroke = line.color.stroke_width(theme.upx(2.0));
+            let means = line.points.iter().map(|p| (p.x, clamp(p.mean)));
+            chart.draw_series(LineSeries::new(means.clone(), stroke)).map_err(failed)?;
+            if self.discrete || line.points.len() < 3 {
+                let dots = means.map(|at| Circle::new(at, theme.px(3.5), line.color.filled()));
+                chart.draw_series(dots).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const LEFT: f64 = 70.0;
+const TOP: f64 = 60.0;
+
+impl BandChart {
+    /// One row above the plot, where it covers no data.
+    fn legend<DB: DrawingBackend>(&self, pen: &Pen<'_, DB>) -> Result<()> {
+        let mut x = LEFT;
+        for line in &self.lines {
+            pen.fill((x, 46.0), (x + 20.0, 49.0), line.color)?;
+            pen.text(&line.label, (x + 26.0, 48.0), pen.theme.text(11.5), HPos::Left)?;
+            x += 50.0 + 6.6 * line.label.chars().count() as f64;
+        }
+        Ok(())
+    }
+}
+
+/// A number with at most four significant digits and no trailing zeros.
+pub(super) fn format_number(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    text.replace('-', "−")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_means_with_population_deviation() {
+        let grouped = points([(2.0, 5.0), (1.0, 1.0), (1.0, 3.0), (1.0, f64::NAN)]);
+        assert_eq!(
+            grouped,
+            [Point { x: 1.0, mean: 2.0, std: 1.0 }, Point { x: 2.0, mean: 5.0, std: 0.0 }]
+        );
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let texts = [0.0, 100.0, 0.25, -1.5, 12_345.6, 0.001_234_5].map(format_number);
+        assert_eq!(texts, ["0", "100", "0.25", "−1.5", "12346", "0.001235"]);
+    }
+}

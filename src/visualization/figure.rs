@@ -1,0 +1,104 @@
+//! A finished figure, and what it takes to draw one.
+
+use super::theme::{Theme, load_fonts};
+use crate::{Error, Result};
+use plotters::coord::Shift;
+use plotters::prelude::{BitMapBackend, DrawingArea, DrawingBackend, IntoDrawingArea, SVGBackend, WHITE};
+use std::path::Path;
+
+/// Pixels of the PNG for one unit of the SVG.
+const PNG_SCALE: u32 = 2;
+
+/// A figure as SVG and as PNG, drawn by the same code.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Figure {
+    svg: String,
+    png: Vec<u8>,
+}
+
+impl std::fmt::Debug for Figure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Figure {{ svg: {} bytes, png: {} bytes }}", self.svg.len(), self.png.len())
+    }
+}
+
+impl Figure {
+    /// The figure as SVG text.
+    pub fn svg(&self) -> &str {
+        &self.svg
+    }
+
+    /// The figure as a PNG file's bytes.
+    pub fn png(&self) -> &[u8] {
+        &self.png
+    }
+
+    /// Writes `path` as SVG or PNG by its ending, or both files if it has neither ending. Missing
+    /// folders are created.
+    ///
+    /// # Errors
+    ///
+    /// If a file can't be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(Error::io(parent))?;
+        }
+        let write = |path: &Path, content: &[u8]| std::fs::write(path, content).map_err(Error::io(path));
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("svg") => write(path, self.svg.as_bytes()),
+            Some("png") => write(path, &self.png),
+            _ => {
+                let with = |extension: &str| {
+                    let mut name = path.as_os_str().to_owned();
+                    name.push(extension);
+                    name
+                };
+                write(Path::new(&with(".svg")), self.svg.as_bytes())?;
+                write(Path::new(&with(".png")), &self.png)
+            }
+        }
+    }
+}
+
+/// Something to draw, on any backend.
+pub(super) trait Draw {
+    /// Width and height in SVG units.
+    fn size(&self) -> (u32, u32);
+
+    /// Draws on a white area of that size times the theme's scale.
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: Theme) -> Result<()>;
+}
+
+/// Draws a figure on both backends.
+pub(super) fn render(drawing: &impl Draw) -> Result<Figure> {
+    load_fonts();
+    let (width, height) = drawing.size();
+    let mut svg = String::new();
+    paint(drawing, SVGBackend::with_string(&mut svg, (width, height)), 1.0)?;
+    let (width, height) = (width * PNG_SCALE, height * PNG_SCALE);
+    let mut pixels = vec![0; (width * height * 3) as usize];
+    paint(drawing, BitMapBackend::with_buffer(&mut pixels, (width, height)), f64::from(PNG_SCALE))?;
+    Ok(Figure { svg, png: encode(&pixels, width, height)? })
+}
+
+fn paint<DB: DrawingBackend>(drawing: &impl Draw, backend: DB, scale: f64) -> Result<()> {
+    let area = backend.into_drawing_area();
+    area.fill(&WHITE).map_err(failed)?;
+    drawing.draw(&area, Theme { scale })?;
+    area.present().map_err(failed)
+}
+
+fn encode(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels)).map_err(failed)?;
+    Ok(file)
+}
+
+/// A backend's error as ours.
+pub(super) fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Figure(error.to_string())
+}

@@ -1,0 +1,19 @@
+//! Figures: functions from frames to [`Figure`]s, which are SVG and PNG at once.
+//!
+//! One theme, colours that colour-blind readers can tell apart, fonts of our own: a bare machine
+//! draws the same picture.
+
+mod band;
+mod curves;
+mod figure;
+mod heatmap;
+mod histogram;
+mod partition;
+mod pen;
+mod theme;
+
+pub use curves::{Quantity, accuracy_against_pairs, lambda_by_level, learning_curves};
+pub use figure::Figure;
+pub use heatmap::lambda_heatmap;
+pub use histogram::lambda_histogram;
+pub use partition::fenwick_partition;
