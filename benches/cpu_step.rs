@@ -24,9 +24,10 @@ fn main() {
     println!("recall model, d 64, 2 layers, MLP-λ (softplus), batch {BATCH}, all positions scored");
     for seq_len in [64, 128, 256] {
         let ours = device::enter(&Device::flex(), || step_time(seq_len));
-        let beside = peer.as_ref().and_then(|times| times.get(&seq_len)).map_or_else(String::new, |theirs| {
-            format!(", peer {theirs:.1} ms, ratio {:.2}", ours / theirs)
-        });
+        let beside = peer
+            .as_ref()
+            .and_then(|times| times.get(&seq_len))
+            .map_or_else(String::new, |theirs| format!(", peer {theirs:.1} ms, ratio {:.2}", ours / theirs));
         println!("T {seq_len}: {ours:.1} ms a step (median of {STEPS}){beside}");
     }
 }
@@ -51,9 +52,8 @@ fn step_time(seq_len: usize) -> f64 {
         row.rotate_left(1);
         row[seq_len - 1] = IGNORED;
     }
-    let tensor = |values: Vec<i64>| {
-        Tensor::<3, Int>::from_data(TensorData::new(values, [1, BATCH, seq_len]), &device)
-    };
+    let tensor =
+        |values: Vec<i64>| Tensor::<3, Int>::from_data(TensorData::new(values, [1, BATCH, seq_len]), &device);
     let (tokens, targets) = (tensor(tokens), tensor(targets));
     let mut times = Vec::new();
     for _ in 0..WARM_UP + STEPS {

@@ -68,7 +68,5 @@ pub fn merge_level(t: usize) -> Option<usize> {
 
 /// Table `[seq_len × seq_len]`, row-major in (t, s): the level of each pair, `None` above the diagonal.
 pub fn level_table(seq_len: usize) -> Vec<Option<usize>> {
-    (0..seq_len)
-        .flat_map(|t| (0..seq_len).map(move |s| (s <= t).then(|| level(t, s))))
-        .collect()
+    (0..seq_len).flat_map(|t| (0..seq_len).map(move |s| (s <= t).then(|| level(t, s)))).collect()
 }

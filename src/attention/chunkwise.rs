@@ -94,9 +94,8 @@ pub fn chunkwise_portable(inputs: Inputs, chunk: ChunkSize) -> Tensor<4> {
             let level = size.trailing_zeros() as usize + 1 + height;
             let pairs = chunks >> (height + 1);
             let states_by_pair = states.reshape([b, pairs, 2, key_dim * value_dim]);
-            let [left, right] = [0, 1].map(|i| {
-                states_by_pair.clone().narrow(2, i, 1).reshape([b, pairs, key_dim, value_dim])
-            });
+            let [left, right] = [0, 1]
+                .map(|i| states_by_pair.clone().narrow(2, i, 1).reshape([b, pairs, key_dim, value_dim]));
             let weight = lambda.clone().narrow(3, level, 1).reshape([b, chunks, size]);
             y = y + grid.read(height, &q, &decay, weight, left.clone());
             let totals = blocks.reshape([b, pairs, 2]);
@@ -105,10 +104,7 @@ pub fn chunkwise_portable(inputs: Inputs, chunk: ChunkSize) -> Tensor<4> {
             blocks = totals.sum_dim(2).reshape([b, pairs]);
         }
     }
-    y.reshape([b, chunks * size, value_dim])
-        .narrow(1, 0, t)
-        .reshape([n, h, t, value_dim])
-        .swap_dims(1, 2)
+    y.reshape([b, chunks * size, value_dim]).narrow(1, 0, t).reshape([n, h, t, value_dim]).swap_dims(1, 2)
 }
 
 /// Sequences × heads, chunks, positions per chunk.
@@ -146,9 +142,7 @@ impl Grid {
         let totals = decay.clone().narrow(2, size - 1, 1);
         let before = totals.clone().cumsum(1) - totals;
         let factor = (decay + before).exp() * right_half(weight.reshape([b, chunks, size, 1]));
-        let reads = (right_half(q.clone()) * factor)
-            .reshape([b, pairs, half * size, key_dim])
-            .matmul(left);
+        let reads = (right_half(q.clone()) * factor).reshape([b, pairs, half * size, key_dim]).matmul(left);
         Tensor::cat(vec![reads.zeros_like(), reads], 2).reshape([b, chunks, size, value_dim])
     }
 }

@@ -7,21 +7,14 @@ use burn::tensor::Tensor;
 /// y_t = Σ_{s ≤ t} exp(g_{s+1} + … + g_t) (q_t · k_s) v_s. Shapes as the operator's without λ.
 ///
 /// One state [K, V] is carried from chunk to chunk: O(T) time and memory.
-pub fn linear(
-    q: Tensor<4>,
-    k: Tensor<4>,
-    v: Tensor<4>,
-    log_decay: Tensor<3>,
-    chunk: ChunkSize,
-) -> Tensor<4> {
+pub fn linear(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, log_decay: Tensor<3>, chunk: ChunkSize) -> Tensor<4> {
     let t = q.dims()[1];
     let device = q.device();
     let mut state: Option<Tensor<4>> = None;
     let mut outputs = Vec::new();
     for start in (0..t).step_by(chunk.get()) {
         let length = chunk.get().min(t - start);
-        let [q, k, v] =
-            [&q, &k, &v].map(|tensor| tensor.clone().narrow(1, start, length).swap_dims(1, 2));
+        let [q, k, v] = [&q, &k, &v].map(|tensor| tensor.clone().narrow(1, start, length).swap_dims(1, 2));
         let log_decay = log_decay.clone().narrow(1, start, length);
         let cumulative = log_decay.clone().swap_dims(1, 2).cumsum(2).unsqueeze_dim::<4>(3);
         let total = cumulative.clone().narrow(2, length - 1, 1);

@@ -17,9 +17,8 @@ pub fn materialised(inputs: &Inputs) -> Tensor<4> {
     let levels = fenwick::num_levels(t);
     let mut by_level = Tensor::zeros([n, h, t, t], (&device, inputs.q.dtype()));
     for level in 0..levels {
-        let at_level = mask(t, &device, |target, source| {
-            source <= target && fenwick::level(target, source) == level
-        });
+        let at_level =
+            mask(t, &device, |target, source| source <= target && fenwick::level(target, source) == level);
         let lambda = lambda.clone().narrow(3, level, 1).expand([n, h, t, t]);
         by_level = by_level.mask_where(at_level.expand([n, h, t, t]), lambda);
     }

@@ -71,7 +71,9 @@ impl Inputs {
         lambda: Tensor<4>,
     ) -> Result<Self> {
         let inputs = Self::from_trusted_values(q, k, v, log_decay, lambda)?;
-        for (name, tensor) in [("q", &inputs.q), ("k", &inputs.k), ("v", &inputs.v), ("lambda", &inputs.lambda)] {
+        for (name, tensor) in
+            [("q", &inputs.q), ("k", &inputs.k), ("v", &inputs.v), ("lambda", &inputs.lambda)]
+        {
             finite(name, tensor)?;
         }
         finite("log_decay", &inputs.log_decay)?;

@@ -88,12 +88,8 @@ impl FenwickState {
             *state = state.clone() * decay.clone();
         }
         if let Some(target) = fenwick::merge_level(self.position) {
-            let merged = self
-                .levels
-                .iter_mut()
-                .take(target)
-                .filter_map(Option::take)
-                .reduce(|sum, state| sum + state);
+            let merged =
+                self.levels.iter_mut().take(target).filter_map(Option::take).reduce(|sum, state| sum + state);
             self.levels.resize(self.levels.len().max(target + 1), None);
             self.levels[target] = merged;
         } else {
@@ -121,7 +117,11 @@ impl FenwickState {
     /// If the memory isn't empty, or a shape doesn't fit its own.
     pub fn prefill(&mut self, inputs: Inputs, chunk: ChunkSize) -> Result<Tensor<4>> {
         if self.position > 0 {
-            return Err(Error::value("state", "empty before a prefill", format!("{} positions", self.position)));
+            return Err(Error::value(
+                "state",
+                "empty before a prefill",
+                format!("{} positions", self.position),
+            ));
         }
         let [n, t, h, key_dim, value_dim] = inputs.dims();
         check("q", self.dims, [n, h, key_dim, value_dim])?;

@@ -104,10 +104,7 @@ impl Parameters {
             let Some(values) = lookup(&spec.name) else {
                 let present: Vec<_> =
                     specs.iter().map(|s| s.name.as_str()).filter(|name| lookup(name).is_some()).collect();
-                return Err(Error::MissingParameter {
-                    name: spec.name.clone(),
-                    present: present.join(", "),
-                });
+                return Err(Error::MissingParameter { name: spec.name.clone(), present: present.join(", ") });
             };
             if values.len() != spec.count() {
                 let expected = format!("{} elements {:?}", spec.count(), spec.shape);

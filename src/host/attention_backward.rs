@@ -161,13 +161,13 @@ impl<S: Scalar> Head<'_, S> {
         for height in (1..tree.len()).rev() {
             let (below, above) = tree_grads.split_at_mut(height);
             let children = below[height - 1].chunks_mut(2 * size).zip(tree[height - 1].chunks(2 * size));
-            for (b, (parent, (child_grads, child_states))) in above[0].chunks(size).zip(children).enumerate() {
+            for (b, (parent, (child_grads, child_states))) in above[0].chunks(size).zip(children).enumerate()
+            {
                 let (left, right) = (self.last(height - 1, 2 * b), self.last(height - 1, 2 * b + 1));
                 let factor = self.factor(left, right);
                 let (left_grad, right_grad) = child_grads.split_at_mut(size);
                 let flow = vectorised(|| {
-                    for ((left_grad, right_grad), &parent) in
-                        left_grad.iter_mut().zip(right_grad).zip(parent)
+                    for ((left_grad, right_grad), &parent) in left_grad.iter_mut().zip(right_grad).zip(parent)
                     {
                         *left_grad += factor * parent;
                         *right_grad += parent;

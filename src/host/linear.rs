@@ -1,6 +1,8 @@
 //! Batched linear maps on the CPU: y = x Wᵀ (+ b) for every run.
 
-use super::{Contiguous, HostOp, HostTensor, MatMut, MatRef, Scalar, product, tensor, vectorised, with_scalar};
+use super::{
+    Contiguous, HostOp, HostTensor, MatMut, MatRef, Scalar, product, tensor, vectorised, with_scalar,
+};
 use rayon::prelude::*;
 
 /// Rows that one task multiplies. Fixed, so that sums over rows have one order on every machine.
@@ -25,10 +27,7 @@ impl HostOp<2> for Linear {
         grad: HostTensor,
         [need_x, need_w]: [bool; 2],
     ) -> [Option<HostTensor>; 2] {
-        [
-            need_x.then(|| with_scalar!(x, grad_x(w, &grad))),
-            need_w.then(|| with_scalar!(x, grad_w(x, &grad))),
-        ]
+        [need_x.then(|| with_scalar!(x, grad_x(w, &grad))), need_w.then(|| with_scalar!(x, grad_w(x, &grad)))]
     }
 }
 
@@ -143,10 +142,13 @@ pub(super) fn map_blocks<S: Scalar, O: Send>(
 ) -> Vec<S> {
     let blocks = rows.div_ceil(BLOCK);
     let mut partials = vec![S::ZERO; runs * blocks * size];
-    let by_run = partials.par_chunks_mut((blocks * size).max(1)).zip(out.par_chunks_mut((rows * cols).max(1)));
+    let by_run =
+        partials.par_chunks_mut((blocks * size).max(1)).zip(out.par_chunks_mut((rows * cols).max(1)));
     by_run.enumerate().for_each(|(run, (partials, out))| {
         let by_block = partials.par_chunks_mut(size.max(1)).zip(out.par_chunks_mut((BLOCK * cols).max(1)));
-        by_block.enumerate().for_each(|(block, (partial, out))| body(run * rows + block * BLOCK, out, partial));
+        by_block
+            .enumerate()
+            .for_each(|(block, (partial, out))| body(run * rows + block * BLOCK, out, partial));
     });
     let mut sums = Vec::with_capacity(runs * size);
     for run in partials.chunks_mut((blocks * size).max(1)) {

@@ -18,7 +18,12 @@ impl HostOp<1> for CrossEntropy {
         with_scalar!(logits, forward(&self.targets, logits))
     }
 
-    fn backward(&self, [logits]: &[HostTensor; 1], grad: HostTensor, _: [bool; 1]) -> [Option<HostTensor>; 1] {
+    fn backward(
+        &self,
+        [logits]: &[HostTensor; 1],
+        grad: HostTensor,
+        _: [bool; 1],
+    ) -> [Option<HostTensor>; 1] {
         [Some(with_scalar!(logits, backward(&self.targets, logits, &grad)))]
     }
 }
@@ -57,12 +62,8 @@ fn backward<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor, grad: &Ho
     let [runs, rows, vocab] = logits.layout().shape().dims();
     let (logits, grad) = (Contiguous::new(logits), Contiguous::new(grad));
     let logits = logits.slice::<S>();
-    let weights: Vec<S> = grad
-        .slice::<S>()
-        .iter()
-        .zip(counts(targets, rows))
-        .map(|(grad, n)| S::of(grad.wide() / n))
-        .collect();
+    let weights: Vec<S> =
+        grad.slice::<S>().iter().zip(counts(targets, rows)).map(|(grad, n)| S::of(grad.wide() / n)).collect();
     let mut out = vec![S::ZERO; runs * rows * vocab];
     out.par_chunks_mut(vocab.max(1)).zip(targets.par_iter()).enumerate().with_min_len(64).for_each(
         |(row, (out, target))| {

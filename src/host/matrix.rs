@@ -60,7 +60,12 @@ pub(crate) fn product<S: Scalar>(out: MatMut<S>, accumulate: bool, a: MatRef<S>,
     assert!(
         out.rows == a.rows && out.cols == b.cols && a.cols == b.rows,
         "product of {}×{} and {}×{} into {}×{}",
-        a.rows, a.cols, b.rows, b.cols, out.rows, out.cols
+        a.rows,
+        a.cols,
+        b.rows,
+        b.cols,
+        out.rows,
+        out.cols
     );
     // SAFETY: `check` holds for each view, so every element that the strides reach lies inside its
     // slice; the sizes agree by the assertion above; `out` is borrowed mutably and so does not

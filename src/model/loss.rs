@@ -24,10 +24,7 @@ pub fn cross_entropy(logits: Tensor<3>, targets: Tensor<3, Int>) -> Tensor<1> {
             _ if target == IGNORED => None,
             _ => panic!("targets must lie in 0..{vocab} or be {IGNORED}, found {target}"),
         });
-        return host::apply(
-            host::loss::CrossEntropy { targets: targets.collect() },
-            [Operand::new(logits)],
-        );
+        return host::apply(host::loss::CrossEntropy { targets: targets.collect() }, [Operand::new(logits)]);
     }
     let targets = targets.reshape([runs, tokens, 1]);
     let scored = targets.clone().not_equal_scalar(IGNORED);

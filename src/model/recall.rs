@@ -116,7 +116,9 @@ impl RecallModel {
     /// Number of parameters of all layers' λ maps.
     pub(super) fn lambda_parameters(&self) -> usize {
         match self.config.mixer {
-            Mixer::LogLinear => self.config.layers * self.lambda_specs().iter().map(Spec::count).sum::<usize>(),
+            Mixer::LogLinear => {
+                self.config.layers * self.lambda_specs().iter().map(Spec::count).sum::<usize>()
+            }
             _ => 0,
         }
     }
@@ -165,7 +167,8 @@ impl RecallModel {
             let y = linear(y, get("out.weight")?, None);
             x = layer_norm(y, Some(x), get("norm.weight")?, get("norm.bias")?, NORM_EPSILON);
         }
-        let x = layer_norm(x, None, parameters.get("norm.weight")?, parameters.get("norm.bias")?, NORM_EPSILON);
+        let x =
+            layer_norm(x, None, parameters.get("norm.weight")?, parameters.get("norm.bias")?, NORM_EPSILON);
         Ok(linear(x, parameters.get("head.weight")?, None))
     }
 

@@ -129,9 +129,6 @@ impl Batch {
             }
             Tensor::from_data(TensorData::new(all, [sets.len(), batch, seq_len]), device)
         };
-        Self {
-            tokens: gather(|set| &set.tokens, 0),
-            targets: gather(|set| &set.targets, IGNORED as i32),
-        }
+        Self { tokens: gather(|set| &set.tokens, 0), targets: gather(|set| &set.targets, IGNORED as i32) }
     }
 }

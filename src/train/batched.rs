@@ -83,8 +83,7 @@ impl Cohort {
     pub(super) fn train(mut self, options: &Options) -> Result<Vec<(usize, RunResult)>> {
         let config = self.members[0].run.config.clone();
         let label = format!("{} {} ×{}", config.task.name(), self.model.kind(), self.size);
-        let mut report =
-            ProgressReport::new(options.progress, label, self.adam.steps, config.train.steps);
+        let mut report = ProgressReport::new(options.progress, label, self.adam.steps, config.train.steps);
         let mut results = Vec::new();
         let read_every = if device::is_cpu(&self.device) { 1 } else { READ_EVERY };
         // A run that was killed after its last checkpoint and before its result has only that to do.
@@ -116,8 +115,7 @@ impl Cohort {
     fn step(&mut self, config: &RunConfig) -> Result<()> {
         let step = self.adam.steps;
         let batch = config.train.batch;
-        let order: Vec<_> =
-            self.train.iter().map(|set| set.order(step, batch)).collect::<Result<_>>()?;
+        let order: Vec<_> = self.train.iter().map(|set| set.order(step, batch)).collect::<Result<_>>()?;
         let batch = Batch::stack(&self.train, &order, &self.device);
         let leaves = self.parameters.require_grad();
         let losses = cross_entropy(self.model.forward(&leaves, batch.tokens)?, batch.targets);
@@ -127,8 +125,7 @@ impl Cohort {
         let rates: Vec<f64> =
             self.members.iter().map(|member| member.run.config.train.learning_rate_at(step)).collect();
         let flat = self.parameters.flatten();
-        let outcome =
-            self.adam.step(&config.train, flat, gradients, &losses, self.alive.clone(), &rates);
+        let outcome = self.adam.step(&config.train, flat, gradients, &losses, self.alive.clone(), &rates);
         self.parameters = self.parameters.unflatten(outcome.parameters);
         self.alive = outcome.alive.clone();
         let (norms, alive) = (outcome.norms, outcome.alive);

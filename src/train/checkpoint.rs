@@ -52,9 +52,8 @@ impl Checkpoint {
     ///
     /// If the file can't be written; an older checkpoint is still there then.
     pub fn write(path: &Path, parameters: &Parameters, adam: &Adam, run: usize, at: &Progress) -> Result<()> {
-        let moments = |flat: &Tensor<2>| -> Vec<f32> {
-            flat.clone().narrow(0, run, 1).into_data().iter().collect()
-        };
+        let moments =
+            |flat: &Tensor<2>| -> Vec<f32> { flat.clone().narrow(0, run, 1).into_data().iter().collect() };
         let (first, second) = (moments(&adam.first), moments(&adam.second));
         let mut arrays: Vec<(String, &[usize], Vec<u8>)> = Vec::new();
         let mut start = 0;
@@ -66,7 +65,8 @@ impl Checkpoint {
             arrays.push((format!("{FIRST}{}", spec.name), &spec.shape, bytes(&first[range.clone()])));
             arrays.push((format!("{SECOND}{}", spec.name), &spec.shape, bytes(&second[range])));
         }
-        let failed = |error: &dyn std::fmt::Display| Error::format(path, format!("can't be encoded: {error}"));
+        let failed =
+            |error: &dyn std::fmt::Display| Error::format(path, format!("can't be encoded: {error}"));
         let views = arrays
             .iter()
             .map(|(name, shape, data)| Ok((name, TensorView::new(Dtype::F32, shape.to_vec(), data)?)))

@@ -85,10 +85,10 @@ impl Adam {
                 }
             }
         }
-        let first = self.first.clone().mul_scalar(config.beta1)
-            + gradients.clone().mul_scalar(1.0 - config.beta1);
-        let second = self.second.clone().mul_scalar(config.beta2)
-            + gradients.square().mul_scalar(1.0 - config.beta2);
+        let first =
+            self.first.clone().mul_scalar(config.beta1) + gradients.clone().mul_scalar(1.0 - config.beta1);
+        let second =
+            self.second.clone().mul_scalar(config.beta2) + gradients.square().mul_scalar(1.0 - config.beta2);
         let steps = self.steps as f64;
         let first_correction = 1.0 - config.beta1.powf(steps);
         let second_correction = 1.0 - config.beta2.powf(steps);

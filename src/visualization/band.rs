@@ -61,7 +61,8 @@ impl BandChart {
         let (low, high) = (least(&mut all().map(|p| p.x)), most(&mut all().map(|p| p.x)));
         let pad = if high > low { (high - low) * if self.discrete { 0.04 } else { 0.0 } } else { 0.5 };
         let y = self.y_range.unwrap_or_else(|| {
-            let (low, high) = (least(&mut all().map(|p| p.mean - p.std)), most(&mut all().map(|p| p.mean + p.std)));
+            let (low, high) =
+                (least(&mut all().map(|p| p.mean - p.std)), most(&mut all().map(|p| p.mean + p.std)));
             let margin = ((high - low) * 0.06).max(high.abs() * 0.01).max(1e-9);
             (if self.not_negative { (low - margin).max(0.0) } else { low - margin }, high + margin)
         });
@@ -159,15 +160,12 @@ mod tests {
     #[test]
     fn points_are_means_with_population_deviation() {
         let grouped = points([(2.0, 5.0), (1.0, 1.0), (1.0, 3.0), (1.0, f64::NAN)]);
-        assert_eq!(
-            grouped,
-            [Point { x: 1.0, mean: 2.0, std: 1.0 }, Point { x: 2.0, mean: 5.0, std: 0.0 }]
-        );
+        assert_eq!(grouped, [Point { x: 1.0, mean: 2.0, std: 1.0 }, Point { x: 2.0, mean: 5.0, std: 0.0 }]);
     }
 
     #[test]
     fn numbers_are_short() {
-        let texts = [0.0, 100.0, 0.25, -1.5, 12_345.6, 0.001_234_5].map(format_number);
+        let texts = [0.0, 100.0, 0.25, -1.5, 12_345.6, 0.001_234_6].map(format_number);
         assert_eq!(texts, ["0", "100", "0.25", "−1.5", "12346", "0.001235"]);
     }
 }

@@ -1,9 +1,9 @@
 //! Charts over frames of runs and of λ, one line a kind.
 
+use super::Figure;
 use super::band::{BandChart, Line, points};
 use super::figure::render;
 use super::theme::{kind_color, kind_label, kind_order};
-use super::Figure;
 use crate::frame::{numbers, texts};
 use crate::{Error, Result};
 use polars::prelude::DataFrame;
@@ -121,11 +121,7 @@ pub fn lambda_by_level(lambda: &DataFrame) -> Result<Figure> {
 }
 
 /// One line for each kind; its label has the number of different runs.
-fn by_kind(
-    kinds: &[String],
-    runs: &[String],
-    pairs: impl Fn(&str) -> Vec<(f64, f64)>,
-) -> Result<Vec<Line>> {
+fn by_kind(kinds: &[String], runs: &[String], pairs: impl Fn(&str) -> Vec<(f64, f64)>) -> Result<Vec<Line>> {
     if kinds.is_empty() {
         return Err(Error::Figure("there is nothing to draw: the frame has no rows".to_owned()));
     }

@@ -1,10 +1,10 @@
 //! λ as a picture: level × position, one panel a layer and head.
 
+use super::Figure;
 use super::band::format_number;
 use super::figure::{Draw, render};
 use super::pen::Pen;
 use super::theme::{GREY, Theme, kind_label, region_color};
-use super::Figure;
 use crate::frame::{numbers, texts};
 use crate::{Error, Result};
 use plotters::coord::Shift;
@@ -30,7 +30,8 @@ pub fn lambda_heatmap(lambda: &DataFrame, run: &str, sequence: usize) -> Result<
         let mut known = runs.clone();
         known.sort();
         known.dedup();
-        let message = format!("no λ of run `{run}`, sequence {sequence}; the frame has runs {}", known.join(", "));
+        let message =
+            format!("no λ of run `{run}`, sequence {sequence}; the frame has runs {}", known.join(", "));
         return Err(Error::Figure(message));
     };
     let index = |name: &str| -> Result<Vec<usize>> {
@@ -117,7 +118,12 @@ impl Draw for Heatmap {
         let cell = PLOT / self.width as f64;
         for (index, ((layer, head), values)) in self.panels.iter().enumerate() {
             let top = TOP + index as f64 * (self.panel_height() + GAP) + 14.0;
-            pen.text(&format!("layer {layer}, head {head}"), (LEFT, top - 9.0), theme.text(12.0), HPos::Left)?;
+            pen.text(
+                &format!("layer {layer}, head {head}"),
+                (LEFT, top - 9.0),
+                theme.text(12.0),
+                HPos::Left,
+            )?;
             for (position, region) in self.regions.iter().enumerate() {
                 let left = LEFT + position as f64 * cell;
                 pen.fill((left, top), (left + cell, top + STRIP), region_color(region))?;

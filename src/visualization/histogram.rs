@@ -1,9 +1,9 @@
 //! Histogram of λ, one panel a kind on a shared axis.
 
+use super::Figure;
 use super::band::format_number;
 use super::figure::{Draw, failed, render};
 use super::theme::{FAMILY, GRID, INK, Theme, kind_color, kind_label, kind_order};
-use super::Figure;
 use crate::frame::{numbers, texts};
 use crate::{Error, Result};
 use plotters::coord::Shift;
@@ -36,19 +36,14 @@ pub fn lambda_histogram(lambda: &DataFrame) -> Result<Figure> {
     names.dedup();
     let panel = |(index, kind): (usize, &String)| {
         let mut shares = vec![0.0; BINS];
-        let values: Vec<f64> = rows.iter().filter(|&&row| kinds[row] == *kind).map(|&row| values[row]).collect();
+        let values: Vec<f64> =
+            rows.iter().filter(|&&row| kinds[row] == *kind).map(|&row| values[row]).collect();
         for value in values.iter().filter(|&&value| value < most) {
             let bin = (value / most * BINS as f64) as usize;
             shares[bin.min(BINS - 1)] += 1.0 / values.len() as f64;
         }
         let beyond = values.iter().filter(|&&value| value >= most).count() as f64 / values.len() as f64;
-        Panel {
-            label: kind_label(kind),
-            color: kind_color(kind, index),
-            shares,
-            count: values.len(),
-            beyond,
-        }
+        Panel { label: kind_label(kind), color: kind_color(kind, index), shares, count: values.len(), beyond }
     };
     render(&Histogram { panels: names.iter().enumerate().map(panel).collect(), most })
 }

@@ -1,9 +1,9 @@
 //! The Fenwick partition of a prefix as a picture.
 
+use super::Figure;
 use super::figure::{Draw, render};
 use super::pen::Pen;
 use super::theme::{GREY, INK, PALETTE, Theme};
-use super::Figure;
 use crate::fenwick::{self, Bucket};
 use crate::{Error, Result};
 use plotters::coord::Shift;

@@ -48,12 +48,7 @@ impl<DB: DrawingBackend> Pen<'_, DB> {
     }
 
     /// Text read upwards, centred at `at`.
-    pub(super) fn vertical(
-        &self,
-        text: &str,
-        at: (f64, f64),
-        style: TextStyle<'static>,
-    ) -> Result<()> {
+    pub(super) fn vertical(&self, text: &str, at: (f64, f64), style: TextStyle<'static>) -> Result<()> {
         let turned = style.transform(FontTransform::Rotate270).color(&INK);
         self.text(text, at, turned, HPos::Center)
     }

@@ -79,7 +79,8 @@ pub(super) fn kind_label(kind: &str) -> String {
 
 /// Order of kinds in legends: the paper's, then others by name.
 pub(super) fn kind_order(kinds: &mut [String]) {
-    const ORDER: [&str; 5] = ["fixed", "mlp-softplus", "mlp-softmax", "linear-attention", "softmax-attention"];
+    const ORDER: [&str; 5] =
+        ["fixed", "mlp-softplus", "mlp-softmax", "linear-attention", "softmax-attention"];
     let place = |kind: &str| ORDER.iter().position(|&known| known == kind).unwrap_or(ORDER.len());
     kinds.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.cmp(b)));
 }

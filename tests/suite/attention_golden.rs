@@ -54,13 +54,10 @@ fn recurrent(inputs: Inputs) -> Tensor<4> {
 /// Output and the five gradients of sum(out · grad_out).
 fn run(fixture: &Fixture, case: &str, form: &Form, dtype: DType) -> Vec<Vec<f64>> {
     let device = device().autodiff();
-    let leaf = |name: &str| {
-        fixture.tensor::<4>(&format!("{case}.{name}"), &device, dtype).require_grad()
-    };
+    let leaf = |name: &str| fixture.tensor::<4>(&format!("{case}.{name}"), &device, dtype).require_grad();
     let [q, k, v, lambda] = ["q", "k", "v", "lam"].map(leaf);
     let log_decay = fixture.tensor::<3>(&format!("{case}.log_decay"), &device, dtype).require_grad();
-    let inputs =
-        Inputs::new(q.clone(), k.clone(), v.clone(), log_decay.clone(), lambda.clone()).unwrap();
+    let inputs = Inputs::new(q.clone(), k.clone(), v.clone(), log_decay.clone(), lambda.clone()).unwrap();
     let out = form(inputs);
     let seed = fixture.tensor::<4>(&format!("{case}.grad_out"), &device, dtype);
     let mut grads = (out.clone() * seed).sum().backward();

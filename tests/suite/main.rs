@@ -4,6 +4,11 @@ mod fixture;
 
 mod attention_golden;
 mod attention_properties;
+mod command_line;
 mod fenwick;
+mod lambda_maps;
 mod model_golden;
 mod optimizer_golden;
+mod pictures;
+mod tasks;
+mod training;

@@ -99,7 +99,11 @@ impl FromLambda {
         let folders = self.runs.runs.find()?;
         if folders.len() != 1 {
             let found = format!("{} run folders", folders.len());
-            return Err(Failure::Usage(Error::value("RUN", "one run folder (a heatmap shows one run)", found)));
+            return Err(Failure::Usage(Error::value(
+                "RUN",
+                "one run folder (a heatmap shows one run)",
+                found,
+            )));
         }
         let frame = self.of(&folders[0], self.sequence + 1)?;
         let run = frame.column("run").and_then(|runs| Ok(runs.str()?.get(0).unwrap_or_default().to_owned()));

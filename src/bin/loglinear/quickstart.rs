@@ -99,7 +99,8 @@ impl Quickstart {
             });
         }
         let lambda = all.ok_or_else(|| Error::value("--seed", "at least one", 0))?;
-        let save = |name: &str, figure: loglinear::visualization::Figure| figure.save(figures.join(Path::new(name)));
+        let save =
+            |name: &str, figure: loglinear::visualization::Figure| figure.save(figures.join(Path::new(name)));
         let evaluations = evaluations(&folders)?;
         save("accuracy", learning_curves(&evaluations, Quantity::Accuracy)?)?;
         save("loss", learning_curves(&evaluations, Quantity::TrainLoss)?)?;

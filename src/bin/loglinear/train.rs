@@ -210,7 +210,16 @@ impl Train {
         self.task.apply(&mut config.task)?;
         self.model.apply(&mut config, self.config.is_some());
         let OptimisationArguments {
-            steps, batch, lr, schedule, warmup, optimizer, weight_decay, clip, eval_every, target,
+            steps,
+            batch,
+            lr,
+            schedule,
+            warmup,
+            optimizer,
+            weight_decay,
+            clip,
+            eval_every,
+            target,
         } = self.optimisation;
         let train = &mut config.train;
         set(&mut train.steps, steps);
@@ -236,7 +245,9 @@ fn set<T>(field: &mut T, value: Option<T>) {
 impl TaskArguments {
     fn apply(&self, config: &mut TaskConfig) -> Result<()> {
         match self.task {
-            Some(TaskName::Mqar) if config.name() != "mqar" => *config = TaskConfig::Mqar(MqarConfig::default()),
+            Some(TaskName::Mqar) if config.name() != "mqar" => {
+                *config = TaskConfig::Mqar(MqarConfig::default())
+            }
             Some(TaskName::SelectiveCopying) if config.name() != "selective-copying" => {
                 *config = TaskConfig::SelectiveCopying(CopyingConfig::default());
             }

@@ -1,0 +1,162 @@
+//! The binary, as a user calls it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn loglinear(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_loglinear")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Arguments of a training that takes a second.
+const SMALL: &[&str] = &[
+    "train",
+    "--seq-len",
+    "16",
+    "--pairs",
+    "4",
+    "--d-model",
+    "16",
+    "--steps",
+    "20",
+    "--eval-every",
+    "10",
+    "--train-examples",
+    "128",
+    "--validation-examples",
+    "32",
+    "--batch",
+    "16",
+    "--out",
+    "runs",
+];
+
+fn small(more: &[&'static str]) -> Vec<&'static str> {
+    SMALL.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn train_eval_lambda_and_figure_work_on_one_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = loglinear(arguments, folder.path());
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let table = run(&small(&["--lambda", "fixed", "mlp-softmax", "--seed", "0", "1", "--quiet"]));
+    assert_eq!(table.lines().filter(|line| line.contains("completed")).count(), 4, "{table}");
+    // A finished training is not done again.
+    let again = run(&small(&["--lambda", "fixed", "mlp-softmax", "--seed", "0", "1", "--quiet"]));
+    assert_eq!(again, table);
+
+    let evaluation = run(&["eval", "runs", "--seq-len", "16"]);
+    assert_eq!(evaluation.lines().filter(|line| line.contains("seed")).count(), 4, "{evaluation}");
+    let json = run(&["eval", "runs/fixed-seed0", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(json.trim()).unwrap();
+    assert_eq!(value["scored"], 32 * 4);
+
+    run(&["lambda", "runs/fixed-seed1", "--out", "lambda.parquet", "--sequences", "2"]);
+    assert!(folder.path().join("lambda.parquet").is_file());
+    for name in ["accuracy", "curves", "loss", "levels", "histogram"] {
+        run(&["figure", name, "runs", "--out", &format!("figures/{name}.svg")]);
+        assert!(folder.path().join(format!("figures/{name}.svg")).is_file());
+    }
+    run(&["figure", "heatmap", "runs/mlp-softmax-seed0", "--out", "figures/heatmap", "--sequence", "1"]);
+    run(&["figure", "partition", "--position", "9", "--out", "figures/partition.png"]);
+    assert!(folder.path().join("figures/heatmap.png").is_file());
+    assert!(run(&["info"]).contains("device     cpu"));
+}
+
+#[test]
+fn json_progress_is_one_object_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = loglinear(&small(&["--json"]), folder.path());
+    let events: Vec<serde_json::Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["evaluation", "evaluation", "result"]);
+    assert_eq!(events[2]["values"]["steps"], 20);
+}
+
+#[test]
+fn a_configuration_file_is_all_a_run_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(loglinear(&small(&["--seed", "3", "--quiet"]), folder.path()).status.success());
+    let config = "runs/mlp-softplus-seed3/config.toml";
+    let again = ["train", "--config", config, "--out", "again", "--quiet"];
+    assert!(loglinear(&again, folder.path()).status.success());
+    let read = |root: &str| {
+        let at = folder.path().join(root).join("mlp-softplus-seed3/metrics.jsonl");
+        let text = std::fs::read_to_string(at).unwrap();
+        let rows = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        rows.map(|row| (row["train_loss"].clone(), row["accuracy"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(read("runs"), read("again"));
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_failures_with_1() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bad.toml"), "[train]\nstep = 3\n").unwrap();
+    let cases: [(&[&str], i32, &str); 10] = [
+        (&["trian"], 2, "train"),
+        (&["train", "--pairs", "100"], 2, "1 to 32"),
+        (&["train", "--device", "tpu"], 2, "cpu, cuda"),
+        (&["train", "--lambda", "mlp"], 2, "mlp-softplus"),
+        (&["train", "--task", "induction", "--pairs", "3"], 2, "--pairs"),
+        (&["train", "--hidden", "0"], 2, "2L"),
+        (&["train", "--config", "bad.toml"], 2, "step"),
+        (&["figure", "partition", "--position", "500", "--out", "x"], 2, "below 128"),
+        (&["eval", "nowhere"], 1, "nowhere"),
+        (&["lambda", ".", "--out", "x.parquet"], 1, "config.toml"),
+    ];
+    for (arguments, code, named) in cases {
+        let output = loglinear(arguments, folder.path());
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+        assert!(message.contains(named), "{arguments:?}: {message}");
+        assert!(!message.contains("panicked"), "{message}");
+    }
+    assert!(!folder.path().join("runs").exists(), "a refused command leaves nothing behind");
+    for command in ["quickstart", "train", "eval", "lambda", "figure", "info"] {
+        let help = text(&loglinear(&[command, "--help"], folder.path()).stdout);
+        assert!(help.contains("Example"), "{command}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_leaves_a_run_that_the_same_command_finishes() {
+    let folder = tempfile::tempdir().unwrap();
+    let long: Vec<&str> = small(&["--steps", "400", "--target", "0", "--quiet"])
+        .into_iter()
+        .enumerate()
+        // The first `--steps 20` gives way to the longer one.
+        .filter(|&(i, _)| !(7..9).contains(&i))
+        .map(|(_, argument)| argument)
+        .collect();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_loglinear"))
+        .args(&long)
+        .current_dir(folder.path())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let metrics = folder.path().join("runs/mlp-softplus-seed0/metrics.jsonl");
+    while std::fs::read(&metrics).map_or(0, |bytes| bytes.len()) == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "ended before its first evaluation");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("same command again"), "{}", text(&output.stderr));
+    let run = folder.path().join("runs/mlp-softplus-seed0");
+    assert!(run.join("checkpoint.safetensors").is_file() && !run.join("result.json").exists());
+    assert!(loglinear(&long, folder.path()).status.success());
+    assert!(run.join("result.json").is_file());
+    let steps = std::fs::read_to_string(&metrics).unwrap().lines().count();
+    assert_eq!(steps, 40, "every evaluation once");
+}

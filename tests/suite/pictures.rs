@@ -1,0 +1,123 @@
+//! Frames of run folders and the figures drawn from them.
+
+use crate::training::{options, tiny};
+use loglinear::fenwick;
+use loglinear::frame::*;
+use loglinear::lambda::{LambdaConfig, LambdaKind};
+use loglinear::model::Mixer;
+use loglinear::polars::prelude::*;
+use loglinear::train::{Job, RunFolder, train};
+use loglinear::visualization::*;
+use std::path::Path;
+
+/// Three λ kinds × 2 seeds, briefly trained.
+fn trained(at: &Path) -> Vec<RunFolder> {
+    let mut jobs = Vec::new();
+    for kind in LambdaKind::ALL {
+        for seed in [0, 1] {
+            let mut config = tiny();
+            config.seed = seed;
+            config.model.heads = 2;
+            config.model.lambda = LambdaConfig::release(kind);
+            jobs.push(Job { config, folder: at.join(format!("{}-{seed}", kind.name())), lambda: None });
+        }
+    }
+    train(&jobs, &options()).unwrap();
+    RunFolder::find(at).unwrap()
+}
+
+fn png_size(png: &[u8]) -> (u32, u32) {
+    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    (number(16), number(20))
+}
+
+#[test]
+fn frames_and_figures_of_a_small_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let folders = trained(folder.path());
+    assert_eq!(folders.len(), 6);
+
+    let table = runs(&folders).unwrap();
+    assert_eq!(table.height(), 6);
+    assert_eq!(table.column("status").unwrap().str().unwrap().get(0), Some("completed"));
+    let share = table.column("lambda_parameters").unwrap().u32().unwrap();
+    assert_eq!(share.get(0), Some(2 * 2 * 5), "Fixed λ: layers × heads × levels");
+
+    let rows = evaluations(&folders).unwrap();
+    assert_eq!(rows.height(), 6 * 3);
+    for name in ["run", "kind", "seed", "step", "train_loss", "accuracy", "seconds"] {
+        assert!(rows.column(name).is_ok(), "{name}");
+    }
+
+    let mut lambda = run_lambda(&folders[2], 3, None, None, &options().device).unwrap();
+    assert_eq!(lambda.height(), 2 * 2 * 3 * 16 * 5, "layers × heads × sequences × positions × levels");
+    let columns: Vec<String> = lambda.get_column_names().iter().map(|name| name.to_string()).collect();
+    let expected = [
+        "run", "kind", "layer", "head", "sequence", "position", "token", "region", "level", "present",
+        "lambda",
+    ];
+    assert_eq!(columns, expected);
+    let at = |name: &str| lambda.column(name).unwrap().cast(&DataType::UInt32).unwrap();
+    let (positions, levels, present) = (at("position"), at("level"), at("present"));
+    for row in 0..lambda.height() {
+        let get = |column: &Column| column.u32().unwrap().get(row).unwrap();
+        let buckets = fenwick::buckets(get(&positions) as usize);
+        let holds = buckets.iter().any(|bucket| bucket.level == get(&levels) as usize);
+        assert_eq!(get(&present) == 1, holds, "row {row}");
+    }
+    let file = folder.path().join("lambda.parquet");
+    write_parquet(&mut lambda, &file).unwrap();
+    assert!(read_parquet(&file).unwrap().equals(&lambda));
+
+    let run = lambda.column("run").unwrap().str().unwrap().get(0).unwrap().to_owned();
+    let figures = [
+        ("accuracy", accuracy_against_pairs(&table).unwrap(), vec!["number of key/value pairs k", "n = 2"]),
+        ("curves", learning_curves(&rows, Quantity::Accuracy).unwrap(), vec!["MLP-λ (softmax), n = 2", "%"]),
+        ("loss", learning_curves(&rows, Quantity::TrainLoss).unwrap(), vec!["cross-entropy (nats)"]),
+        ("heatmap", lambda_heatmap(&lambda, &run, 2).unwrap(), vec!["layer 1, head 1", "query", "level"]),
+        ("levels", lambda_by_level(&lambda).unwrap(), vec!["level (0 = the position itself)"]),
+        ("histogram", lambda_histogram(&lambda).unwrap(), vec!["Distribution of λ", "values"]),
+        ("partition", fenwick_partition(13).unwrap(), vec!["level 4", "target t"]),
+    ];
+    for (name, figure, texts) in figures {
+        for text in texts {
+            assert!(figure.svg().contains(text), "{name} lacks `{text}`");
+        }
+        let number = |attribute: &str| -> u32 {
+            let (_, rest) = figure.svg().split_once(&format!("{attribute}=\"")).unwrap();
+            rest.split('"').next().unwrap().parse().unwrap()
+        };
+        assert_eq!(png_size(figure.png()), (2 * number("width"), 2 * number("height")), "{name}");
+        figure.save(folder.path().join("figures").join(name)).unwrap();
+        assert!(folder.path().join(format!("figures/{name}.svg")).is_file());
+        assert!(folder.path().join(format!("figures/{name}.png")).is_file());
+    }
+}
+
+#[test]
+fn what_can_not_be_drawn_says_why() {
+    let frame = df!("run" => ["a"], "sequence" => [0], "kind" => ["fixed"], "layer" => [0], "head" => [0],
+        "position" => [0], "level" => [0], "lambda" => [0.5], "region" => ["key"], "present" => [true])
+    .unwrap();
+    let message = lambda_heatmap(&frame, "b", 0).unwrap_err().to_string();
+    assert!(message.contains("`b`") && message.contains("runs a"), "{message}");
+    assert!(lambda_histogram(&frame.head(Some(0))).unwrap_err().to_string().contains("no rows"));
+    let message = learning_curves(&frame, Quantity::Accuracy).unwrap_err().to_string();
+    assert!(message.contains("step"), "{message}");
+    assert!(fenwick_partition(128).unwrap_err().to_string().contains("below 128"));
+    assert!(fenwick_partition(0).is_ok());
+}
+
+#[test]
+fn lambda_of_a_baseline_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = tiny();
+    config.model.mixer = Mixer::Softmax;
+    config.train.steps = 1;
+    let job = Job { config, folder: folder.path().join("run"), lambda: None };
+    train(std::slice::from_ref(&job), &options()).unwrap();
+    let run = RunFolder::open(&job.folder).unwrap();
+    let message = run_lambda(&run, 1, None, None, &options().device).unwrap_err().to_string();
+    assert!(message.contains("softmax-attention") && message.contains("log-linear"), "{message}");
+}

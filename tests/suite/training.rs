@@ -1,0 +1,270 @@
+//! The loop: exact resumption, cohorts, divergence, and that something is learnt.
+
+use loglinear::lambda::{LambdaConfig, LambdaKind};
+use loglinear::model::{Mixer, RecallConfig};
+use loglinear::task::{MqarConfig, TaskConfig};
+use loglinear::train::*;
+use std::path::Path;
+
+pub fn options() -> Options {
+    Options {
+        device: crate::fixture::device(),
+        progress: ProgressMode::Quiet,
+        interrupt: Interrupt::default(),
+    }
+}
+
+/// A small run: MQAR with 4 pairs in 16 positions.
+pub fn tiny() -> RunConfig {
+    RunConfig {
+        task: TaskConfig::Mqar(MqarConfig {
+            seq_len: 16,
+            pairs: 4,
+            train_examples: 640,
+            validation_examples: 100,
+            ..MqarConfig::default()
+        }),
+        model: RecallConfig {
+            max_seq_len: 16,
+            d_model: 32,
+            lambda: LambdaConfig::release(LambdaKind::MlpSoftplus),
+            ..RecallConfig::default()
+        },
+        train: TrainConfig { steps: 60, batch: 32, eval_every: 20, ..TrainConfig::default() },
+        seed: 0,
+    }
+}
+
+fn job(config: RunConfig, folder: &Path) -> Job {
+    Job { config, folder: folder.to_owned(), lambda: None }
+}
+
+/// Everything of a run folder but times: metrics, parameters, moments, result.
+fn outcome(folder: &Path) -> (Vec<MetricsRow>, Vec<f64>, Option<RunResult>) {
+    let run = RunFolder::open(folder).unwrap();
+    let mut metrics = run.metrics().unwrap();
+    metrics.iter_mut().for_each(|row| row.seconds = 0.0);
+    let model = run.model(None).unwrap();
+    let checkpoint = run.checkpoint(&model, &crate::fixture::device()).unwrap();
+    let mut values = crate::fixture::values(checkpoint.parameters.flatten());
+    values.extend(crate::fixture::values(checkpoint.adam.first));
+    values.extend(crate::fixture::values(checkpoint.adam.second));
+    let result = run.result().unwrap().map(|result| RunResult { seconds: 0.0, cohort: 0, ..result });
+    (metrics, values, result)
+}
+
+#[test]
+fn a_cohort_of_three_equals_three_cohorts_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let configs: Vec<RunConfig> = [(0, 1e-3), (1, 1e-3), (2, 3e-3)]
+        .into_iter()
+        .map(|(seed, learning_rate)| {
+            let mut config = tiny();
+            config.seed = seed;
+            config.train.learning_rate = learning_rate;
+            config
+        })
+        .collect();
+    let at = |group: &str, i: usize| folder.path().join(group).join(i.to_string());
+    let jobs: Vec<Job> =
+        configs.iter().enumerate().map(|(i, config)| job(config.clone(), &at("together", i))).collect();
+    let together = train(&jobs, &options()).unwrap();
+    assert!(together.iter().all(|result| result.cohort == 3));
+    for (i, config) in configs.iter().enumerate() {
+        let alone = train(&[job(config.clone(), &at("alone", i))], &options()).unwrap();
+        assert_eq!(alone[0].cohort, 1);
+        assert_eq!(outcome(&at("together", i)), outcome(&at("alone", i)), "run {i}");
+    }
+    assert_ne!(outcome(&at("alone", 0)).1, outcome(&at("alone", 1)).1);
+}
+
+#[test]
+fn an_interrupted_and_resumed_run_equals_an_uninterrupted_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = tiny();
+    config.train.steps = 150;
+    let whole = folder.path().join("whole");
+    train(&[job(config.clone(), &whole)], &options()).unwrap();
+    let parts = folder.path().join("parts");
+    let mut interruptions = 0;
+    loop {
+        let options = options();
+        let interrupt = options.interrupt.clone();
+        let timer = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(120));
+            interrupt.request();
+        });
+        let result = train(&[job(config.clone(), &parts)], &options).unwrap().remove(0);
+        timer.join().unwrap();
+        if result.status != Status::Interrupted {
+            break;
+        }
+        assert!(RunFolder::open(&parts).unwrap().result().unwrap().is_none());
+        interruptions += 1;
+        assert!(interruptions < 1000, "no progress between interruptions");
+    }
+    assert!(interruptions > 0, "the run was too short to be interrupted");
+    assert_eq!(outcome(&parts), outcome(&whole));
+}
+
+#[test]
+fn a_run_killed_between_checkpoint_and_result_ends_as_it_would_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&[job(tiny(), &run)], &options()).unwrap();
+    let before = outcome(&run);
+    std::fs::remove_file(run.join("result.json")).unwrap();
+    train(&[job(tiny(), &run)], &options()).unwrap();
+    assert_eq!(outcome(&run), before);
+}
+
+#[test]
+fn rows_past_the_checkpoint_and_a_torn_line_are_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, cut) = (folder.path().join("whole"), folder.path().join("cut"));
+    train(&[job(tiny(), &whole)], &options()).unwrap();
+    // As after a kill at step 40 in the middle of a write: metrics ahead of the checkpoint.
+    let mut short = tiny();
+    short.train.steps = 40;
+    train(&[job(short, &cut)], &options()).unwrap();
+    std::fs::remove_file(cut.join("result.json")).unwrap();
+    std::fs::copy(whole.join("config.toml"), cut.join("config.toml")).unwrap();
+    let mut metrics = std::fs::read(whole.join("metrics.jsonl")).unwrap();
+    metrics.extend(b"{\"step\": 8");
+    std::fs::write(cut.join("metrics.jsonl"), metrics).unwrap();
+    assert_eq!(RunFolder::open(&cut).unwrap().metrics().unwrap().len(), 3);
+    train(&[job(tiny(), &cut)], &options()).unwrap();
+    assert_eq!(outcome(&cut), outcome(&whole));
+}
+
+#[test]
+fn a_diverging_run_stops_with_a_record_and_the_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut wild = tiny();
+    wild.seed = 1;
+    wild.train.learning_rate = 1e37;
+    let at = |name: &str| folder.path().join(name);
+    let results = train(&[job(wild, &at("wild")), job(tiny(), &at("tame"))], &options()).unwrap();
+    assert_eq!((results[0].status, results[1].status), (Status::Diverged, Status::Completed));
+    assert!(results[0].steps < 60);
+    let written = RunFolder::open(at("wild")).unwrap().result().unwrap().unwrap();
+    assert_eq!(written, results[0]);
+    assert!(outcome(&at("wild")).1.iter().all(|value| value.is_finite()));
+    train(&[job(tiny(), &at("alone"))], &options()).unwrap();
+    assert_eq!(outcome(&at("tame")), outcome(&at("alone")));
+}
+
+#[test]
+fn a_tiny_mqar_is_learnt_and_the_same_seed_gives_the_same_curve() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = tiny();
+    config.model.d_model = 64;
+    config.task = TaskConfig::Mqar(MqarConfig {
+        seq_len: 16,
+        pairs: 4,
+        train_examples: 10_000,
+        validation_examples: 500,
+        ..MqarConfig::default()
+    });
+    config.train = TrainConfig { steps: 3000, eval_every: 100, target: 0.95, ..TrainConfig::default() };
+    let at = |name: &str| folder.path().join(name);
+    let result = train(&[job(config.clone(), &at("a"))], &options()).unwrap().remove(0);
+    assert_eq!(result.status, Status::Target, "accuracy {:?}", result.accuracy);
+    assert!(result.accuracy.unwrap() >= 0.95);
+    config.train.steps = 200;
+    train(&[job(config, &at("b"))], &options()).unwrap();
+    assert_eq!(outcome(&at("a")).0[..2], outcome(&at("b")).0[..]);
+}
+
+#[test]
+fn baselines_train() {
+    let folder = tempfile::tempdir().unwrap();
+    for mixer in [Mixer::Linear, Mixer::Softmax] {
+        let mut config = tiny();
+        config.model.mixer = mixer;
+        config.model.heads = 2;
+        let name = config.model.kind().to_owned();
+        let result = train(&[job(config, &folder.path().join(&name))], &options()).unwrap().remove(0);
+        let rows = outcome(&folder.path().join(&name)).0;
+        assert_eq!((result.status, result.kind), (Status::Completed, name));
+        assert!(rows[2].train_loss < rows[0].train_loss);
+    }
+}
+
+#[test]
+fn folders_that_can_not_be_used_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&[job(tiny(), &run)], &options()).unwrap();
+    let message =
+        |config: RunConfig, at: &Path| train(&[job(config, at)], &options()).unwrap_err().to_string();
+    let mut other = tiny();
+    other.train.clip = 2.0;
+    let text = message(other, &run);
+    assert!(text.contains("clip = 1.0") && text.contains("clip = 2.0"), "{text}");
+    assert_eq!(RunFolder::open(&run).unwrap().config().unwrap(), tiny());
+
+    let occupied = folder.path().join("occupied");
+    std::fs::create_dir(&occupied).unwrap();
+    std::fs::write(occupied.join("thesis.txt"), "precious").unwrap();
+    assert!(message(tiny(), &occupied).contains("other files"));
+    assert_eq!(std::fs::read(occupied.join("thesis.txt")).unwrap(), b"precious");
+
+    let busy = folder.path().join("busy");
+    std::fs::create_dir(&busy).unwrap();
+    let lock = std::fs::File::create(busy.join("lock")).unwrap();
+    lock.lock().unwrap();
+    assert!(message(tiny(), &busy).contains("another process"));
+
+    let damaged = folder.path().join("damaged");
+    train(&[job(tiny(), &damaged)], &options()).unwrap();
+    std::fs::remove_file(damaged.join("result.json")).unwrap();
+    let checkpoint = damaged.join("checkpoint.safetensors");
+    let bytes = std::fs::read(&checkpoint).unwrap();
+    std::fs::write(&checkpoint, &bytes[..bytes.len() / 2]).unwrap();
+    let text = message(tiny(), &damaged);
+    assert!(text.contains("checkpoint.safetensors") && text.contains("not a whole checkpoint"), "{text}");
+    assert_eq!(std::fs::read(&checkpoint).unwrap().len(), bytes.len() / 2);
+
+    std::fs::write(run.join("metrics.jsonl"), "{\"step\": 1}\n{}\n").unwrap();
+    let text = RunFolder::open(&run).unwrap().metrics().unwrap_err().to_string();
+    assert!(text.contains("line 1") && text.contains("train_loss"), "{text}");
+    assert!(RunFolder::find(folder.path().join("occupied")).is_err());
+}
+
+#[test]
+fn configurations_out_of_range_name_the_field() {
+    let changes: [(&str, fn(&mut RunConfig)); 9] = [
+        ("train.steps", |c| c.train.steps = 0),
+        ("train.learning_rate", |c| c.train.learning_rate = -1.0),
+        ("train.beta2", |c| c.train.beta2 = 1.0),
+        ("train.target", |c| c.train.target = 99.0),
+        ("model.heads", |c| c.model.heads = 3),
+        ("model.chunk", |c| c.model.chunk = 48),
+        ("model.max_seq_len", |c| c.model.max_seq_len = 8),
+        ("model.vocab", |c| c.model.vocab = 64),
+        ("task.train_examples", |c| c.train.batch = 1000),
+    ];
+    for (field, change) in changes {
+        let mut config = tiny();
+        change(&mut config);
+        let message = config.validate().unwrap_err().to_string();
+        assert!(message.starts_with(field), "{field}: {message}");
+    }
+}
+
+#[test]
+fn schedules_warm_up_and_decay() {
+    let config = TrainConfig {
+        steps: 110,
+        warmup: 10,
+        learning_rate: 2.0,
+        schedule: Schedule::Cosine,
+        ..TrainConfig::default()
+    };
+    let rates = [0, 4, 9, 10, 60, 110].map(|step| config.learning_rate_at(step));
+    let expected = [0.2, 1.0, 2.0, 2.0, 1.0, 0.0];
+    assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{rates:?}");
+    let constant = TrainConfig { schedule: Schedule::Constant, ..config };
+    assert_eq!(constant.learning_rate_at(100), 2.0);
+}
