@@ -15,8 +15,16 @@ fn forms() -> Vec<(String, Form)> {
         ("materialised".to_owned(), Box::new(|inputs| materialised(&inputs))),
         ("recurrent".to_owned(), Box::new(recurrent)),
     ];
+    // On a GPU every shape costs seconds of compilation, and both chunkwise forms are the same.
+    let on_cpu = loglinear::device::is_cpu(&device());
     for size in CHUNKS {
         let chunk = ChunkSize::new(size).unwrap();
+        if !on_cpu {
+            if size >= 16 {
+                forms.push((format!("chunkwise {size}"), Box::new(move |inputs| chunkwise(inputs, chunk))));
+            }
+            continue;
+        }
         forms.push((format!("chunkwise {size}"), Box::new(move |inputs| chunkwise(inputs, chunk))));
         forms.push((
             format!("portable chunkwise {size}"),

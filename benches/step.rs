@@ -1,0 +1,128 @@
+//! A training step of the recall model: on the CPU beside PyTorch in the same run, on a GPU for
+//! cohorts.
+//!
+//! - `cargo bench --bench step` times T 64, 128 and 256 on the CPU. With
+//!   `LOGLINEAR_PEER="python3 …/bench_torch_cpu.py"` (any command that prints `… T=64: 57.5 ms …` a
+//!   line) it runs the peer too and prints ratios.
+//! - `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench step` times the first step and
+//!   the steady state of cohorts of 1, 4 and 12 at T 256.
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use loglinear::burn;
+use loglinear::cohort::Parameters;
+use loglinear::device;
+use loglinear::lambda::{LambdaConfig, LambdaKind};
+use loglinear::model::{IGNORED, RecallConfig, RecallModel, cross_entropy};
+use loglinear::random::Generator;
+use loglinear::train::{Adam, TrainConfig};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Instant;
+
+const BATCH: usize = 64;
+
+fn main() {
+    println!("recall model, d 64, 2 layers, MLP-λ (softplus), batch {BATCH}, all positions scored");
+    let name = std::env::var("LOGLINEAR_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
+    let on = device::parse(&name).unwrap();
+    if device::is_cpu(&on) { beside_peer(&on) } else { cohorts(&on) }
+}
+
+fn beside_peer(on: &Device) {
+    let peer = std::env::var("LOGLINEAR_PEER").ok().map(|command| peer_times(&command));
+    for seq_len in [64, 128, 256] {
+        let times = device::enter(on, || step_times(on, 1, seq_len, 18, 1));
+        let ours = median(&times[3..]);
+        let beside = peer
+            .as_ref()
+            .and_then(|times| times.get(&seq_len))
+            .map_or_else(String::new, |theirs| format!(", peer {theirs:.1} ms, ratio {:.2}", ours / theirs));
+        println!("T {seq_len}: {ours:.1} ms a step (median of 15){beside}");
+    }
+}
+
+fn cohorts(on: &Device) {
+    let start = Instant::now();
+    for runs in [1, 4, 12] {
+        let times = step_times(on, runs, 256, 8, 10);
+        let steady = median(&times[2..]);
+        println!(
+            "cohort of {runs}: first step {:.0} ms, then {steady:.2} ms a step, {:.2} ms a run-step \
+             (median of 6 × 10 steps; {:.1} s since the start)",
+            times[0],
+            steady / runs as f64,
+            start.elapsed().as_secs_f64()
+        );
+    }
+}
+
+/// Milliseconds of a step (forward, backward, clipping, Adam) in each of `samples` samples of
+/// `steps` steps; the first sample is one step.
+fn step_times(on: &Device, runs: usize, seq_len: usize, samples: usize, steps: usize) -> Vec<f64> {
+    let config = RecallConfig {
+        max_seq_len: seq_len,
+        lambda: LambdaConfig::release(LambdaKind::MlpSoftplus),
+        ..RecallConfig::default()
+    };
+    let model = RecallModel::new(config).unwrap();
+    let seeds: Vec<u64> = (0..runs as u64).collect();
+    let mut parameters = Parameters::initialise(model.specs(), &seeds, on, DType::F32);
+    let mut adam = Adam::new(&parameters.flatten());
+    let mut alive = Tensor::from_data(TensorData::new(vec![true; runs], [runs]), on);
+    let train = TrainConfig::default();
+    let rates = vec![1e-3; runs];
+    let (tokens, targets) = data(on, runs, seq_len);
+    let mut times = Vec::new();
+    for sample in 0..samples {
+        let steps = if sample == 0 { 1 } else { steps };
+        let start = Instant::now();
+        for _ in 0..steps {
+            let leaves = parameters.require_grad();
+            let logits = model.forward(&leaves, tokens.clone()).unwrap();
+            let losses = cross_entropy(logits, targets.clone());
+            let mut gradients = losses.clone().sum().backward();
+            let gradients = leaves.take_gradients(&mut gradients);
+            let flat = parameters.flatten();
+            let outcome = adam.step(&train, flat, gradients, &losses.inner(), alive, &rates);
+            alive = outcome.alive;
+            parameters = parameters.unflatten(outcome.parameters);
+        }
+        // Reading one number waits for everything queued before it.
+        assert!(alive.clone().all().into_scalar::<bool>());
+        times.push(start.elapsed().as_secs_f64() * 1e3 / steps as f64);
+    }
+    times
+}
+
+/// Random tokens, each position scored against the next token.
+fn data(on: &Device, runs: usize, seq_len: usize) -> (Tensor<3, Int>, Tensor<3, Int>) {
+    let mut generator = Generator::new(0, "bench");
+    let tokens: Vec<i64> = (0..runs * BATCH * seq_len).map(|_| generator.below(128) as i64).collect();
+    let mut targets = tokens.clone();
+    for row in targets.chunks_mut(seq_len) {
+        row.rotate_left(1);
+        row[seq_len - 1] = IGNORED;
+    }
+    let tensor = |values: Vec<i64>| Tensor::from_data(TensorData::new(values, [runs, BATCH, seq_len]), on);
+    (tensor(tokens), tensor(targets))
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// Milliseconds by T that a peer's command prints.
+fn peer_times(command: &str) -> BTreeMap<usize, f64> {
+    let output = Command::new("sh").args(["-c", command]).output().expect("sh runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "`{command}` failed: {}", String::from_utf8_lossy(&output.stderr));
+    print!("{text}");
+    let times = text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("T=")?;
+        let (seq_len, rest) = rest.split_once(": ")?;
+        Some((seq_len.parse().ok()?, rest.split(' ').next()?.parse().ok()?))
+    });
+    times.collect()
+}
