@@ -7,10 +7,10 @@ use burn::tensor::{Int, Tensor, activation};
 /// Target of a position that isn't scored (PyTorch's `ignore_index`).
 pub const IGNORED: i64 = -100;
 
-/// Mean cross-entropy of every run [runs], over its scored positions.
+/// Mean cross-entropy of every run, as a tensor \[runs\], over its scored positions.
 ///
 /// Shapes: logits [runs, batch × time, vocab], targets [runs, batch, time]; the output at position i
-/// is scored against targets[i], unless that is [`IGNORED`]. A run without scored positions has
+/// is scored against target i, unless that is [`IGNORED`]. A run without scored positions has
 /// loss 0.
 ///
 /// # Panics

@@ -25,9 +25,9 @@ pub struct Adam {
 pub struct StepOutcome {
     /// New parameters [runs, parameters].
     pub parameters: Tensor<2>,
-    /// Gradient norm of every run before clipping [runs].
+    /// Gradient norm of every run before clipping, \[runs\].
     pub norms: Tensor<1>,
-    /// Which runs were updated [runs]: alive before, with a finite loss and gradient now.
+    /// Which runs were updated, \[runs\]: alive before, with a finite loss and gradient now.
     pub alive: Tensor<1, Bool>,
 }
 

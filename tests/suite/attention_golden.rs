@@ -47,11 +47,11 @@ fn recurrent(inputs: Inputs) -> Tensor<4> {
     let outputs = (0..t)
         .map(|i| {
             let inputs = StepInputs {
-                q: at(&parts.q, i),
-                k: at(&parts.k, i),
-                v: at(&parts.v, i),
+                q: at(parts.q, i),
+                k: at(parts.k, i),
+                v: at(parts.v, i),
                 log_decay: parts.log_decay.clone().narrow(1, i, 1).reshape([n, h]),
-                lambda: at(&parts.lambda, i),
+                lambda: at(parts.lambda, i),
             };
             state.step(inputs).unwrap().reshape([n, 1, h, v])
         })

@@ -257,7 +257,8 @@ fn wrong_arguments_are_named() {
         data[5] = f64::NAN;
         Tensor::from_data(TensorData::new(data, tensor.dims()), (&device(), DType::F64))
     };
-    let expectations: [(&str, &str, &dyn Fn(&mut Case)); 7] = [
+    type Change<'a> = &'a dyn Fn(&mut Case);
+    let expectations: [(&str, &str, Change<'_>); 7] = [
         ("k must", "[1, 9, 2, 3]", &|c| c.k = c.k.clone().narrow(1, 0, 9)),
         ("v must", "[1, 10, 1, 4]", &|c| c.v = c.v.clone().narrow(2, 0, 1)),
         ("log_decay must", "[1, 10, 1]", &|c| c.log_decay = c.log_decay.clone().narrow(2, 0, 1)),

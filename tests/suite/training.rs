@@ -234,7 +234,8 @@ fn folders_that_can_not_be_used_are_left_alone() {
 
 #[test]
 fn configurations_out_of_range_name_the_field() {
-    let changes: [(&str, fn(&mut RunConfig)); 9] = [
+    type Change = fn(&mut RunConfig);
+    let changes: [(&str, Change); 9] = [
         ("train.steps", |c| c.train.steps = 0),
         ("train.learning_rate", |c| c.train.learning_rate = -1.0),
         ("train.beta2", |c| c.train.beta2 = 1.0),
