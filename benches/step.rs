@@ -44,12 +44,13 @@ fn beside_peer(on: &Device) {
 fn cohorts(on: &Device) {
     let start = Instant::now();
     for runs in [1, 4, 12] {
+        let first = step_times(on, runs, 256, 1, 1)[0];
+        println!("cohort of {runs}: first step {first:.0} ms");
         let times = step_times(on, runs, 256, 8, 10);
         let steady = median(&times[2..]);
         println!(
-            "cohort of {runs}: first step {:.0} ms, then {steady:.2} ms a step, {:.2} ms a run-step \
-             (median of 6 × 10 steps; {:.1} s since the start)",
-            times[0],
+            "cohort of {runs}: {steady:.2} ms a step, {:.2} ms a run-step (median of 6 × 10 steps; {:.1} s \
+             since the start)",
             steady / runs as f64,
             start.elapsed().as_secs_f64()
         );

@@ -23,6 +23,23 @@ pub fn linear(x: Tensor<3>, weight: Tensor<3>, bias: Option<Tensor<3>>) -> Tenso
     }
 }
 
+/// Several linear maps without bias of one input: x [R, M, I], each W [R, O, I]; outputs [R, M, O].
+///
+/// Where kernels are compiled for every shape, the weights are joined into one product.
+pub fn linear_many<const N: usize>(x: &Tensor<3>, weights: [Tensor<3>; N]) -> [Tensor<3>; N] {
+    if host::applies(x) {
+        return weights.map(|weight| linear(x.clone(), weight, None));
+    }
+    let widths = weights.each_ref().map(|weight| weight.dims()[1]);
+    let joined = linear(x.clone(), Tensor::cat(weights.to_vec(), 1), None);
+    let mut start = 0;
+    widths.map(|width| {
+        let part = joined.clone().narrow(2, start, width);
+        start += width;
+        part
+    })
+}
+
 /// Layer normalisation of x, or of x + residual, over the last axis:
 /// (x − mean) / √(variance + ε) · weight + bias, with the population variance.
 ///

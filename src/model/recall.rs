@@ -6,7 +6,7 @@
 
 use super::{INIT_STD, Mixer, RecallConfig};
 use crate::attention::{ChunkSize, Inputs, chunkwise, linear as linear_attention, softmax};
-use crate::cohort::{Init, Parameters, Spec, embedding, layer_norm, linear, softplus};
+use crate::cohort::{Init, Parameters, Spec, embedding, layer_norm, linear, linear_many, softplus};
 use crate::lambda::{self, LambdaInput, LambdaMap, Scope};
 use crate::{Error, Result};
 use burn::tensor::{Int, Tensor};
@@ -183,28 +183,36 @@ impl RecallModel {
         let [runs, tokens, d_model] = x.dims();
         let seq_len = tokens / batch;
         let heads = self.config.heads;
-        let by_head = |name: &str| -> Result<Tensor<4>> {
-            let projected = linear(x.clone(), layer.get(name)?, None);
-            Ok(projected.reshape([runs * batch, seq_len, heads, d_model / heads]))
+        let by_head = |projected: Tensor<3>| -> Tensor<4> {
+            projected.reshape([runs * batch, seq_len, heads, d_model / heads])
         };
-        let [q, k, v] = [by_head("q.weight")?, by_head("k.weight")?, by_head("v.weight")?];
-        let y = if self.config.mixer == Mixer::Softmax {
-            softmax(q, k, v)
-        } else {
-            let step = softplus(linear(x.clone(), layer.get("dt.weight")?, Some(layer.get("dt_bias")?)));
+        let [q, k, v] = [layer.get("q.weight")?, layer.get("k.weight")?, layer.get("v.weight")?];
+        let log_decay = |step: Tensor<3>| -> Result<Tensor<3>> {
+            let step = softplus(step + layer.get("dt_bias")?);
             let log_decay = step * layer.get("a_log")?.exp().neg();
-            let log_decay = log_decay.reshape([runs * batch, seq_len, heads]);
-            if self.config.mixer == Mixer::Linear {
-                linear_attention(q, k, v, log_decay, self.chunk)
-            } else {
+            Ok(log_decay.reshape([runs * batch, seq_len, heads]))
+        };
+        let y = match self.config.mixer {
+            Mixer::Softmax => {
+                let [q, k, v] = linear_many(&x, [q, k, v]).map(by_head);
+                softmax(q, k, v)
+            }
+            Mixer::Linear => {
+                let [q, k, v, step] = linear_many(&x, [q, k, v, layer.get("dt.weight")?]);
+                let [q, k, v] = [q, k, v].map(by_head);
+                linear_attention(q, k, v, log_decay(step)?, self.chunk)
+            }
+            Mixer::LogLinear => {
+                let weights = [q, k, v, layer.get("dt.weight")?, layer.get("d_proj.weight")?];
+                let [q, k, v, step, d] = linear_many(&x, weights);
+                let [q, k, v] = [q, k, v].map(by_head);
                 let levels = self.config.levels();
-                let d = linear(x.clone(), layer.get("d_proj.weight")?, None);
                 let d = d.reshape([runs, tokens, heads, levels]);
                 let input = LambdaInput { d, x, batch, seq_len };
                 let lambda = lambda::evaluate(&*self.map, input, layer)?;
                 see_lambda(lambda.clone());
                 let lambda = lambda.reshape([runs * batch, seq_len, heads, levels]);
-                chunkwise(Inputs::from_trusted_values(q, k, v, log_decay, lambda)?, self.chunk)
+                chunkwise(Inputs::from_trusted_values(q, k, v, log_decay(step)?, lambda)?, self.chunk)
             }
         };
         Ok(y.reshape([runs, tokens, d_model]))

@@ -11,7 +11,9 @@ pub struct Fixture(BTreeMap<String, (Vec<usize>, Vec<f64>)>);
 
 impl Fixture {
     pub fn open(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        // At run time, so that a binary built elsewhere finds its fixtures beside it.
+        let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".to_owned());
+        let path = Path::new(&root).join("tests/fixtures").join(name);
         let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let file = SafeTensors::deserialize(&bytes).unwrap();
         let read = |(name, view): (String, safetensors::tensor::TensorView)| {
@@ -67,6 +69,11 @@ pub fn error(found: &[f64], expected: &[f64]) -> f64 {
 pub fn assert_close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
     let error = error(found, expected);
     assert!(error <= tolerance, "{what}: relative error {error:e} exceeds {tolerance:e}");
+}
+
+/// Tolerance in f32: products on a GPU's tensor cores round their factors to TF32 (10 bits).
+pub fn f32_tolerance(on_cpu: f64) -> f64 {
+    if loglinear::device::is_cpu(&device()) { on_cpu } else { 5e-3_f64.max(on_cpu) }
 }
 
 /// Device under test: `LOGLINEAR_TEST_DEVICE`, by default the CPU.

@@ -1,6 +1,6 @@
 //! The recall model against PyTorch: logits, loss, λ and every gradient.
 
-use crate::fixture::{Fixture, assert_close, device, values};
+use crate::fixture::{Fixture, assert_close, device, f32_tolerance, values};
 use burn::tensor::DType;
 use loglinear::burn;
 use loglinear::cohort::Parameters;
@@ -70,5 +70,5 @@ fn logits_loss_lambda_and_gradients_equal_pytorch_in_f64() {
 
 #[test]
 fn logits_loss_lambda_and_gradients_equal_pytorch_in_f32() {
-    check(DType::F32, 2e-4);
+    check(DType::F32, f32_tolerance(2e-4));
 }
