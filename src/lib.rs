@@ -28,3 +28,8 @@ pub use burn;
 pub use error::{Error, Result};
 pub use plotters;
 pub use polars;
+
+/// The README's program, compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -47,7 +47,7 @@ impl Default for RecallConfig {
             d_model: 64,
             layers: 2,
             heads: 1,
-            max_seq_len: 256,
+            max_seq_len: 128,
             mixer: Mixer::default(),
             chunk: 64,
             lambda: LambdaConfig::default(),

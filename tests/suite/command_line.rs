@@ -64,7 +64,7 @@ fn train_eval_lambda_and_figure_work_on_one_folder() {
         run(&["figure", name, "runs", "--out", &format!("figures/{name}.svg")]);
         assert!(folder.path().join(format!("figures/{name}.svg")).is_file());
     }
-    run(&["figure", "heatmap", "runs/mlp-softmax-seed0", "--out", "figures/heatmap", "--sequence", "1"]);
+    run(&["figure", "heatmap", "runs/mlp-softmax-seed0", "--sequence", "1", "--out", "figures/heatmap"]);
     run(&["figure", "partition", "--position", "9", "--out", "figures/partition.png"]);
     assert!(folder.path().join("figures/heatmap.png").is_file());
     assert!(run(&["info"]).contains("device     cpu"));

@@ -16,8 +16,12 @@ fn tokens(runs: usize, batch: usize, time: usize) -> Tensor<3, Int> {
     Tensor::from_data(TensorData::new(values, [runs, batch, time]), &device())
 }
 
+fn with_nine_levels() -> RecallConfig {
+    RecallConfig { max_seq_len: 256, ..RecallConfig::default() }
+}
+
 fn captured(config: &LambdaConfig) -> Vec<Vec<f64>> {
-    let model = RecallModel::new(RecallConfig { lambda: config.clone(), ..RecallConfig::default() }).unwrap();
+    let model = RecallModel::new(RecallConfig { lambda: config.clone(), ..with_nine_levels() }).unwrap();
     let parameters = Parameters::initialise(model.specs(), &[3], &device(), DType::F64);
     let captured = model.capture(&parameters, tokens(1, 2, 50)).unwrap();
     captured.lambda.into_iter().map(values).collect()
@@ -127,9 +131,7 @@ fn a_map_of_the_wrong_shape_or_name_is_refused() {
 #[test]
 fn parameter_overhead_counts_the_maps_own_parameters() {
     let overhead = |lambda: LambdaConfig, mixer: Mixer| {
-        parameter_overhead(
-            &RecallModel::new(RecallConfig { lambda, mixer, ..RecallConfig::default() }).unwrap(),
-        )
+        parameter_overhead(&RecallModel::new(RecallConfig { lambda, mixer, ..with_nine_levels() }).unwrap())
     };
     // 9 levels: Lp is 9; text W1 18×9, W2 9×18, b2 9; release W1 64×9, b1 64, W2 9×64, b2 9.
     let fixed = overhead(LambdaConfig::text(LambdaKind::Fixed), Mixer::LogLinear);

@@ -36,9 +36,6 @@ struct FromRuns {
 struct FromLambda {
     #[command(flatten)]
     runs: FromRuns,
-    /// Validation sequence (heatmap), or number of them (others) where λ was not extracted before.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    sequence: usize,
     #[command(flatten)]
     device: DeviceArgument,
 }
@@ -52,7 +49,13 @@ enum Name {
     /// Training loss against the training step.
     Loss(FromRuns),
     /// λ by level and position, of one run.
-    Heatmap(FromLambda),
+    Heatmap {
+        #[command(flatten)]
+        from: FromLambda,
+        /// Validation sequence, counted from 0.
+        #[arg(long, default_value_t = 0, value_name = "N")]
+        sequence: usize,
+    },
     /// Mean λ by level.
     Levels(FromLambda),
     /// Histogram of λ.
@@ -74,7 +77,7 @@ impl FigureCommand {
             Name::Accuracy(from) => (accuracy_against_pairs(&runs(&from.runs.find()?)?)?, from.out),
             Name::Curves(from) => (from.curves(Quantity::Accuracy)?, from.out),
             Name::Loss(from) => (from.curves(Quantity::TrainLoss)?, from.out),
-            Name::Heatmap(from) => (from.heatmap()?, from.runs.out),
+            Name::Heatmap { from, sequence } => (from.heatmap(sequence)?, from.runs.out),
             Name::Levels(from) => (lambda_by_level(&from.frame()?)?, from.runs.out),
             Name::Histogram(from) => (lambda_histogram(&from.frame()?)?, from.runs.out),
             Name::Partition { position, out } => (fenwick_partition(position).map_err(Failure::Usage)?, out),
@@ -95,7 +98,7 @@ impl FromRuns {
 const SEQUENCES: usize = 8;
 
 impl FromLambda {
-    fn heatmap(&self) -> Result<Figure, Failure> {
+    fn heatmap(&self, sequence: usize) -> Result<Figure, Failure> {
         let folders = self.runs.runs.find()?;
         if folders.len() != 1 {
             let found = format!("{} run folders", folders.len());
@@ -105,9 +108,9 @@ impl FromLambda {
                 found,
             )));
         }
-        let frame = self.of(&folders[0], self.sequence + 1)?;
+        let frame = self.of(&folders[0], sequence + 1)?;
         let run = frame.column("run").and_then(|runs| Ok(runs.str()?.get(0).unwrap_or_default().to_owned()));
-        Ok(lambda_heatmap(&frame, &run.map_err(Error::from)?, self.sequence)?)
+        Ok(lambda_heatmap(&frame, &run.map_err(Error::from)?, sequence)?)
     }
 
     fn frame(&self) -> Result<DataFrame, Failure> {

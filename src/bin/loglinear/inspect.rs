@@ -116,7 +116,11 @@ pub struct Info {
 impl Info {
     pub fn run(self) -> Outcome {
         let on = self.device.parse()?;
-        let features = if cfg!(feature = "cuda") { "cpu, cuda" } else { "cpu" };
+        let features = match (cfg!(feature = "cuda"), cfg!(feature = "autotune")) {
+            (true, true) => "cpu, cuda, autotune",
+            (true, false) => "cpu, cuda",
+            _ => "cpu",
+        };
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         println!("loglinear  {}", env!("CARGO_PKG_VERSION"));
         println!("features   {features}");

@@ -38,6 +38,23 @@ pub fn results(results: &[RunResult]) {
         ]
     }));
     table(&rows);
+    println!();
+    let mut kinds: Vec<&str> = results.iter().map(|result| result.kind.as_str()).collect();
+    kinds.dedup();
+    for kind in kinds {
+        let of_kind = results.iter().filter(|result| result.kind == kind);
+        let best: Vec<f64> = of_kind.filter_map(|result| result.best_accuracy).collect();
+        if !best.is_empty() {
+            let n = best.len() as f64;
+            let mean = best.iter().sum::<f64>() / n;
+            let std = (best.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
+            println!(
+                "{kind}: best accuracy {:.1} ± {:.1} % (mean ± population std, n = {n})",
+                100.0 * mean,
+                100.0 * std
+            );
+        }
+    }
 }
 
 /// Whether a result is that of an interrupted run.
