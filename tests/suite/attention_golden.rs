@@ -79,7 +79,7 @@ fn run(fixture: &Fixture, case: &str, form: &Form, dtype: DType) -> Vec<Vec<f64>
 fn check(file: &str, cases: &[&str], dtype: DType, tolerance: f64) {
     let fixture = Fixture::open(file);
     let on_cpu = loglinear::device::is_cpu(&device());
-    let tolerance = if dtype == DType::F32 { f32_tolerance(tolerance) } else { tolerance };
+    let tolerance = if dtype == DType::F32 { f32_tolerance(tolerance, 5e-3) } else { tolerance };
     // Every shape costs a GPU seconds of compilation: two of them there, and f64 on one.
     let cases = match (on_cpu || file.contains("extreme"), dtype) {
         (true, _) => cases,

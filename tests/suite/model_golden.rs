@@ -70,5 +70,5 @@ fn logits_loss_lambda_and_gradients_equal_pytorch_in_f64() {
 
 #[test]
 fn logits_loss_lambda_and_gradients_equal_pytorch_in_f32() {
-    check(DType::F32, f32_tolerance(2e-4));
+    check(DType::F32, f32_tolerance(2e-4, 1e-2));
 }

