@@ -103,7 +103,9 @@ pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if host::applies(&x) {
         return host::apply(host::pointwise::Pointwise::Gelu, [Operand::new(x)]);
     }
-    activation::gelu(x)
+    // Not Burn's own `gelu`, whose backward pass is that of the tanh approximation (Burn 0.22).
+    let distribution = (x.clone() * std::f64::consts::FRAC_1_SQRT_2).erf().add_scalar(1.0).mul_scalar(0.5);
+    x * distribution
 }
 
 /// ln(1 + e^x), finite for every finite x.

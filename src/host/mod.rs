@@ -26,6 +26,7 @@ use burn::backend::autodiff::{
 use burn::backend::{Autodiff, Flex, flex::FlexTensor, tensor::FloatTensor};
 use burn::tensor::{DType, Shape, Tensor, TensorData};
 use std::fmt::Debug;
+use std::sync::LazyLock;
 
 /// A float tensor in host memory.
 pub(crate) type HostTensor = FlexTensor;
@@ -47,9 +48,12 @@ pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + 'static {
     ) -> [Option<HostTensor>; N];
 }
 
-/// Whether a tensor is one that the kernels of this module can take: on the CPU, in f32 or f64.
+/// Whether a tensor is one that the kernels of this module can take: on the CPU, in f32 or f64, and
+/// not told to leave it to tensor operations by `LOGLINEAR_PORTABLE=1`, for comparisons.
 pub(crate) fn applies<const D: usize>(tensor: &Tensor<D>) -> bool {
-    matches!(tensor.dtype(), DType::F32 | DType::F64) && crate::device::is_cpu(&tensor.device())
+    static PORTABLE: LazyLock<bool> =
+        LazyLock::new(|| std::env::var("LOGLINEAR_PORTABLE").is_ok_and(|value| value == "1"));
+    matches!(tensor.dtype(), DType::F32 | DType::F64) && crate::device::is_cpu(&tensor.device()) && !*PORTABLE
 }
 
 /// A host tensor with or without its place in the autodiff graph.
