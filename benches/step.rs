@@ -80,7 +80,7 @@ fn step_times(on: &Device, runs: usize, seq_len: usize, samples: usize, steps: u
         for _ in 0..steps {
             let leaves = parameters.require_grad();
             let logits = model.forward(&leaves, tokens.clone()).unwrap();
-            let losses = cross_entropy(logits, targets.clone());
+            let losses = cross_entropy(logits, targets.clone()).unwrap();
             let mut gradients = losses.clone().sum().backward();
             let gradients = leaves.take_gradients(&mut gradients);
             let flat = parameters.flatten();

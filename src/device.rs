@@ -25,12 +25,12 @@ pub fn parse(name: &str) -> Result<Device> {
 
 /// Name of a device, as [`parse`] takes it.
 pub fn name(device: &Device) -> String {
-    let text = format!("{:?}", device.as_dispatch());
     if is_cpu(device) {
         return "cpu".to_owned();
     }
-    let index: String = text.chars().filter(char::is_ascii_digit).take(1).collect();
-    format!("cuda:{}", if index.is_empty() { "0" } else { &index })
+    let text = format!("{:?}", device.as_dispatch());
+    let index = text.split(|c: char| !c.is_ascii_digit()).rfind(|digits| !digits.is_empty());
+    format!("cuda:{}", index.unwrap_or("0"))
 }
 
 /// Whether tensors of this device live in host memory, where the kernels of `host` apply.

@@ -2,6 +2,7 @@
 //! of our own; elsewhere, tensor operations.
 
 use crate::host::{self, Operand};
+use crate::{Error, Result};
 use burn::tensor::{Int, Tensor, activation};
 use std::sync::Arc;
 
@@ -72,25 +73,23 @@ pub fn layer_norm(
 
 /// Rows of a table by token. Shapes: table [R, vocab, D], tokens [R, B, T]; output [R, B·T, D].
 ///
-/// # Panics
+/// # Errors
 ///
-/// On the CPU, if a token is negative or not below vocab.
-pub fn embedding(table: Tensor<3>, tokens: Tensor<3, Int>) -> Tensor<3> {
+/// On the CPU, if a token is negative or not below vocab; a GPU doesn't check.
+pub fn embedding(table: Tensor<3>, tokens: Tensor<3, Int>) -> Result<Tensor<3>> {
     let [runs, vocab, dim] = table.dims();
     let [_, batch, time] = tokens.dims();
     if host::applies(&table) {
-        let tokens: Arc<[usize]> = integers(tokens)
-            .into_iter()
-            .map(|token| match usize::try_from(token) {
-                Ok(token) if token < vocab => token,
-                _ => panic!("tokens must lie in 0..{vocab}, found {token}"),
-            })
-            .collect();
-        return host::apply(host::embedding::Embedding { tokens }, [Operand::new(table)]);
+        let index = |token: i64| match usize::try_from(token) {
+            Ok(token) if token < vocab => Ok(token),
+            _ => Err(Error::value("tokens", format!("in 0..{vocab}"), token)),
+        };
+        let tokens: Arc<[usize]> = integers(tokens).into_iter().map(index).collect::<Result<_>>()?;
+        return Ok(host::apply(host::embedding::Embedding { tokens }, [Operand::new(table)]));
     }
     let offsets = Tensor::<1, Int>::arange(0..runs as i64, &tokens.device()) * vocab as i64;
     let rows = (tokens.reshape([runs, batch * time]) + offsets.reshape([runs, 1])).reshape([-1]);
-    table.reshape([runs * vocab, dim]).select(0, rows).reshape([runs, batch * time, dim])
+    Ok(table.reshape([runs * vocab, dim]).select(0, rows).reshape([runs, batch * time, dim]))
 }
 
 /// Values of an integer tensor, in row-major order.

@@ -2,6 +2,7 @@
 
 use crate::cohort::integers;
 use crate::host::{self, Operand};
+use crate::{Error, Result};
 use burn::tensor::{Int, Tensor, activation};
 
 /// Target of a position that isn't scored (PyTorch's `ignore_index`).
@@ -13,18 +14,19 @@ pub const IGNORED: i64 = -100;
 /// is scored against target i, unless that is [`IGNORED`]. A run without scored positions has
 /// loss 0.
 ///
-/// # Panics
+/// # Errors
 ///
-/// On the CPU, if a target is neither [`IGNORED`] nor below vocab.
-pub fn cross_entropy(logits: Tensor<3>, targets: Tensor<3, Int>) -> Tensor<1> {
+/// On the CPU, if a target is neither [`IGNORED`] nor below vocab; a GPU doesn't check.
+pub fn cross_entropy(logits: Tensor<3>, targets: Tensor<3, Int>) -> Result<Tensor<1>> {
     let [runs, tokens, vocab] = logits.dims();
     if host::applies(&logits) {
-        let targets = integers(targets).into_iter().map(|target| match usize::try_from(target) {
-            Ok(target) if target < vocab => Some(target),
-            _ if target == IGNORED => None,
-            _ => panic!("targets must lie in 0..{vocab} or be {IGNORED}, found {target}"),
-        });
-        return host::apply(host::loss::CrossEntropy { targets: targets.collect() }, [Operand::new(logits)]);
+        let target = |target: i64| match usize::try_from(target) {
+            Ok(target) if target < vocab => Ok(Some(target)),
+            _ if target == IGNORED => Ok(None),
+            _ => Err(Error::value("targets", format!("in 0..{vocab} or {IGNORED}"), target)),
+        };
+        let targets = integers(targets).into_iter().map(target).collect::<Result<_>>()?;
+        return Ok(host::apply(host::loss::CrossEntropy { targets }, [Operand::new(logits)]));
     }
     let targets = targets.reshape([runs, tokens, 1]);
     let scored = targets.clone().not_equal_scalar(IGNORED);
@@ -33,5 +35,5 @@ pub fn cross_entropy(logits: Tensor<3>, targets: Tensor<3, Int>) -> Tensor<1> {
     let dtype = log_likelihood.dtype();
     let weights = scored.float().cast(dtype);
     let count = weights.clone().sum_dim(1).clamp_min(1.0);
-    (log_likelihood * weights).sum_dim(1).neg().div(count).reshape([runs])
+    Ok((log_likelihood * weights).sum_dim(1).neg().div(count).reshape([runs]))
 }

@@ -159,7 +159,7 @@ impl RecallModel {
             let expected = format!("[runs, batch, time ≤ max_seq_len = {}]", self.config.max_seq_len);
             return Err(Error::Shape { argument: "tokens", expected, found: tokens.dims().to_vec() });
         }
-        let mut x = embedding(parameters.get("embedding.weight")?, tokens);
+        let mut x = embedding(parameters.get("embedding.weight")?, tokens)?;
         for layer in 0..self.config.layers {
             let prefix = format!("layers.{layer}.");
             let get = |name: &str| parameters.get(&format!("{prefix}{name}"));

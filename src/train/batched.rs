@@ -118,7 +118,7 @@ impl Cohort {
         let order: Vec<_> = self.train.iter().map(|set| set.order(step, batch)).collect::<Result<_>>()?;
         let batch = Batch::stack(&self.train, &order, &self.device);
         let leaves = self.parameters.require_grad();
-        let losses = cross_entropy(self.model.forward(&leaves, batch.tokens)?, batch.targets);
+        let losses = cross_entropy(self.model.forward(&leaves, batch.tokens)?, batch.targets)?;
         let mut gradients = losses.clone().sum().backward();
         let gradients = leaves.take_gradients(&mut gradients);
         let losses = losses.inner();

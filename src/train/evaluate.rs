@@ -40,7 +40,7 @@ pub fn evaluate(
         let batch = Batch::stack(sets, &indices, &device);
         let logits = model.forward(parameters, batch.tokens)?;
         let scored = correct(logits.clone(), batch.targets.clone());
-        let means: Vec<f64> = cross_entropy(logits, batch.targets).into_data().iter().collect();
+        let means: Vec<f64> = cross_entropy(logits, batch.targets)?.into_data().iter().collect();
         for run in 0..runs {
             losses[run] += means[run] * scored[run].total as f64;
             counts[run].correct += scored[run].correct;

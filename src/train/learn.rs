@@ -4,12 +4,12 @@ use super::batched::Cohort;
 use super::checkpoint::Progress;
 use super::folder::RunWriter;
 use super::{Adam, Checkpoint, Interrupt, ProgressMode, RunConfig, RunResult};
-use crate::Result;
 use crate::cohort::Parameters;
 use crate::device;
 use crate::lambda::LambdaMap;
 use crate::model::RecallModel;
 use crate::task::{Dataset, Split};
+use crate::{Error, Result};
 use burn::tensor::{DType, Device};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,6 +53,9 @@ fn train_all(jobs: &[Job], options: &Options) -> Result<Vec<RunResult>> {
     let mut waiting = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
         job.config.validate()?;
+        if jobs[..index].iter().any(|other| other.folder == job.folder) {
+            return Err(Error::run(&job.folder, "two runs share this folder; give each its own"));
+        }
         let writer = RunWriter::open(&job.folder, &job.config)?;
         match writer.folder.result()? {
             Some(result) => results[index] = Some(result),

@@ -8,8 +8,10 @@ pub struct MetricsRow {
     /// Optimiser steps taken.
     pub step: usize,
     /// Mean training loss since the last evaluation, in nats.
+    #[serde(deserialize_with = "nan_if_null")]
     pub train_loss: f64,
     /// Validation loss, in nats.
+    #[serde(deserialize_with = "nan_if_null")]
     pub validation_loss: f64,
     /// Validation accuracy over scored positions.
     pub accuracy: f64,
@@ -18,9 +20,15 @@ pub struct MetricsRow {
     /// Learning rate of the last step.
     pub learning_rate: f64,
     /// Gradient norm of the last step, before clipping.
+    #[serde(deserialize_with = "nan_if_null")]
     pub gradient_norm: f64,
     /// Seconds of training so far. The time is the cohort's: its runs train together.
     pub seconds: f64,
+}
+
+/// JSON has no NaN: a number that isn't finite is written as null.
+fn nan_if_null<'de, D: serde::Deserializer<'de>>(input: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(input)?.unwrap_or(f64::NAN))
 }
 
 /// How a run ended.

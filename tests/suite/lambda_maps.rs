@@ -7,7 +7,7 @@ use loglinear::burn;
 use loglinear::cohort::{Init, Parameters, Spec, softplus};
 use loglinear::frame::run_lambda;
 use loglinear::lambda::*;
-use loglinear::model::{Mixer, RecallConfig, RecallModel, parameter_overhead};
+use loglinear::model::{Mixer, RecallConfig, RecallModel, cross_entropy, parameter_overhead};
 use loglinear::train::{Job, RunConfig, RunFolder, train};
 use std::sync::Arc;
 
@@ -172,4 +172,19 @@ fn configurations_round_trip_and_name_what_is_wrong() {
         let message = toml::from_str::<RunConfig>(text).unwrap_err().to_string();
         assert!(message.contains(named), "{text}: {message}");
     }
+}
+
+#[test]
+fn wrong_tokens_and_targets_are_named() {
+    let model = RecallModel::new(RecallConfig::default()).unwrap();
+    let parameters = Parameters::initialise(model.specs(), &[0], &device(), DType::F32);
+    let message = model.forward(&parameters, tokens(1, 1, 4).add_scalar(125)).unwrap_err().to_string();
+    assert!(message.contains("tokens must be in 0..128") && message.contains("132"), "{message}");
+    let message = model.forward(&parameters, tokens(2, 1, 4)).unwrap_err().to_string();
+    assert!(message.contains("runs = 1") && message.contains("[2, 1, 4]"), "{message}");
+    let message = model.forward(&parameters, tokens(1, 1, 129)).unwrap_err().to_string();
+    assert!(message.contains("max_seq_len = 128"), "{message}");
+    let logits = model.forward(&parameters, tokens(1, 1, 4)).unwrap();
+    let message = cross_entropy(logits, tokens(1, 1, 4).neg()).unwrap_err().to_string();
+    assert!(message.contains("targets must be in 0..128 or -100") && message.contains("-7"), "{message}");
 }

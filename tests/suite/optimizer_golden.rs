@@ -19,7 +19,7 @@ fn check(dtype: DType, tolerance: f64) {
             let leaves = now.require_grad();
             let tokens = fixture.integers::<2>("tokens", &device()).unsqueeze_dim(0);
             let targets = fixture.integers::<2>("targets", &device()).unsqueeze_dim(0);
-            let loss = cross_entropy(model.forward(&leaves, tokens).unwrap(), targets);
+            let loss = cross_entropy(model.forward(&leaves, tokens).unwrap(), targets).unwrap();
             let mut gradients = loss.clone().sum().backward();
             let gradients = leaves.take_gradients(&mut gradients);
             let loss = loss.inner();

@@ -216,6 +216,9 @@ fn folders_that_can_not_be_used_are_left_alone() {
     lock.lock().unwrap();
     assert!(message(tiny(), &busy).contains("another process"));
 
+    let twice = [job(tiny(), &folder.path().join("twice")), job(tiny(), &folder.path().join("twice"))];
+    assert!(train(&twice, &options()).unwrap_err().to_string().contains("two runs share"));
+
     let damaged = folder.path().join("damaged");
     train(&[job(tiny(), &damaged)], &options()).unwrap();
     std::fs::remove_file(damaged.join("result.json")).unwrap();
