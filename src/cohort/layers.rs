@@ -107,6 +107,14 @@ pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     x * distribution
 }
 
+/// Softmax over the last axis.
+pub fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if host::applies(&x) {
+        return host::apply(host::softmax::Softmax, [Operand::new(x)]);
+    }
+    activation::softmax(x, D - 1)
+}
+
 /// ln(1 + e^x), finite for every finite x.
 pub fn softplus<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if host::applies(&x) {

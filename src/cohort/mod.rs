@@ -5,5 +5,5 @@ mod layers;
 mod parameters;
 
 pub(crate) use layers::integers;
-pub use layers::{embedding, gelu, layer_norm, linear, linear_many, softplus};
+pub use layers::{embedding, gelu, layer_norm, linear, linear_many, softmax, softplus};
 pub use parameters::{Init, Parameters, Spec};

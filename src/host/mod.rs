@@ -14,6 +14,7 @@ mod matrix;
 mod memory;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
+pub(crate) mod softmax;
 
 pub(crate) use math::{Scalar, dot, sum, vectorised};
 pub(crate) use matrix::{MatMut, MatRef, product};

@@ -2,9 +2,9 @@
 
 use super::{Activation, Hidden, InitProtocol, LambdaInput, LambdaKind, LambdaMap, Scope};
 use crate::Result;
-use crate::cohort::{Init, Spec, gelu, linear, softplus};
+use crate::cohort::{Init, Spec, gelu, linear, softmax, softplus};
 use crate::model::INIT_STD;
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 
 /// b2 for which λ starts near 1: softplus(0.54) ≈ 0.9995.
 const IDENTITY_BIAS: f64 = 0.54;
@@ -70,7 +70,7 @@ impl LambdaMap for Mlp {
             .reshape([runs, tokens, heads, levels]);
         Ok(match self.normalisation {
             Normalisation::Softplus => softplus(logits),
-            Normalisation::Softmax => activation::softmax(logits, 3),
+            Normalisation::Softmax => softmax(logits),
         })
     }
 }

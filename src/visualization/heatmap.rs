@@ -165,7 +165,8 @@ impl Heatmap {
         for share in [0.0, 0.5, 1.0] {
             let y = bottom - share * (bottom - top);
             pen.line((right, y), (right + 4.0, y), GREY)?;
-            let label = format_number((share * self.largest * 1000.0).round() / 1000.0);
+            let digits = 10_f64.powf(2.0 - self.largest.log10().floor());
+            let label = format_number((share * self.largest * digits).round() / digits);
             pen.text(&label, (right + 8.0, y), pen.theme.text(11.0), HPos::Left)?;
         }
         pen.text("λ", ((left + right) / 2.0, top - 9.0), pen.theme.text(12.0), HPos::Center)
