@@ -121,3 +121,23 @@ fn lambda_of_a_baseline_is_refused() {
     let message = run_lambda(&run, 1, None, None, &options().device).unwrap_err().to_string();
     assert!(message.contains("softmax-attention") && message.contains("log-linear"), "{message}");
 }
+
+#[test]
+fn the_figures_of_the_repository_are_those_of_its_recorded_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = RunFolder::find(root.join("data/quickstart")).unwrap();
+    assert_eq!(folders.len(), 6);
+    let of = |folder: &RunFolder| read_parquet(folder.file("lambda.parquet")).unwrap();
+    let all = folders[1..].iter().fold(of(&folders[0]), |all, folder| all.vstack(&of(folder)).unwrap());
+    let curves = learning_curves(&evaluations(&folders).unwrap(), Quantity::Accuracy).unwrap();
+    let figures = [
+        ("quickstart-lambda", lambda_heatmap(&all, "quickstart/mlp-softplus-seed0", 0).unwrap()),
+        ("quickstart-accuracy", curves),
+        ("quickstart-lambda-by-level", lambda_by_level(&all).unwrap()),
+        ("fenwick-partition", fenwick_partition(21).unwrap()),
+    ];
+    for (name, figure) in figures {
+        let file = root.join(format!("figures/{name}.svg"));
+        assert!(std::fs::read_to_string(&file).unwrap() == figure.svg(), "{} is out of date", file.display());
+    }
+}

@@ -28,7 +28,7 @@ Exit codes: 0 done, 1 failed or interrupted, 2 wrong usage.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train three λ kinds × 2 seeds on a small MQAR, extract λ, draw figures (about 2 minutes).
+    /// Train three λ kinds × 2 seeds on a small MQAR, extract λ, draw figures (about a minute).
     Quickstart(quickstart::Quickstart),
     /// Train runs: one for every λ kind and seed, those of equal shapes together.
     Train(Box<train::Train>),
