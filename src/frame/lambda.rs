@@ -12,6 +12,9 @@ use burn::tensor::Device;
 use polars::prelude::{DataFrame, NamedFrom, Series};
 use std::sync::Arc;
 
+/// Most rows of a frame of λ.
+const MOST_ROWS: usize = 1 << 28;
+
 /// λ of a trained run on the first `sequences` validation sequences of its task.
 ///
 /// `seq_len` replaces the trained length, up to the model's `max_seq_len`; `lambda` is the map if the
@@ -33,6 +36,16 @@ pub fn run_lambda(
         Some(seq_len) => config.task.with_seq_len(seq_len),
         None => config.task.clone(),
     };
+    let (seq_len, longest) = (task.task().seq_len(), config.model.max_seq_len);
+    if seq_len > longest {
+        return Err(Error::value("seq_len", format!("at most the model's max_seq_len = {longest}"), seq_len));
+    }
+    let rows = [seq_len, config.model.layers, config.model.heads, config.model.levels()];
+    let most = MOST_ROWS / rows.iter().product::<usize>();
+    if !(1..=most).contains(&sequences) {
+        let expected = format!("1 to {most} (a frame has at most {MOST_ROWS} rows)");
+        return Err(Error::value("number of sequences", expected, sequences));
+    }
     let data = Dataset::generate(&task, config.seed, Split::Validation, sequences)?;
     let device = device::plain(device);
     let parameters = folder.checkpoint(&model, &device)?.parameters;

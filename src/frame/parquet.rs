@@ -6,16 +6,26 @@ use std::fs::File;
 use std::path::Path;
 
 /// Writes a frame as parquet: to a temporary name, then renamed, so that the file is always whole.
+/// Missing folders are created.
 ///
 /// # Errors
 ///
 /// If the file can't be written.
 pub fn write_parquet(frame: &mut DataFrame, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(Error::io(parent))?;
+    }
     let temporary = path.with_extension("parquet.tmp");
-    let file = File::create(&temporary).map_err(Error::io(&temporary))?;
-    ParquetWriter::new(file).finish(frame)?;
-    std::fs::rename(&temporary, path).map_err(Error::io(path))
+    let written = File::create(&temporary).map_err(Error::io(path)).and_then(|file| {
+        ParquetWriter::new(file).finish(frame)?;
+        std::fs::rename(&temporary, path).map_err(Error::io(path))
+    });
+    if written.is_err() {
+        // Nothing of a failed write is kept; that it may not exist is no second failure.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
 }
 
 /// Reads a parquet file.

@@ -56,7 +56,7 @@ pub enum Hidden {
 
 /// [`Hidden`] as it is written: a number or `"2L"`.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "hidden must be \"2L\" or a number ≥ 1")]
 enum HiddenText {
     Number(usize),
     Text(String),

@@ -76,15 +76,16 @@ impl RecallConfig {
     ///
     /// Names the first field that is out of range.
     pub fn validate(&self) -> Result<()> {
-        for (field, value) in [
-            ("model.vocab", self.vocab),
-            ("model.d_model", self.d_model),
-            ("model.layers", self.layers),
-            ("model.heads", self.heads),
-            ("model.max_seq_len", self.max_seq_len),
+        for (field, value, most) in [
+            ("model.vocab", self.vocab, 1 << 20),
+            ("model.d_model", self.d_model, 1 << 14),
+            ("model.layers", self.layers, 1 << 10),
+            ("model.heads", self.heads, 1 << 14),
+            ("model.max_seq_len", self.max_seq_len, 1 << 24),
+            ("model.lambda.hidden", self.lambda.hidden.width(self.levels()), 1 << 14),
         ] {
-            if value == 0 {
-                return Err(Error::value(field, "at least 1", value));
+            if !(1..=most).contains(&value) {
+                return Err(Error::value(field, format!("1 to {most}"), value));
             }
         }
         if !self.d_model.is_multiple_of(self.heads) {

@@ -55,6 +55,7 @@ impl Default for CopyingConfig {
 
 impl Task for CopyingConfig {
     fn validate(&self) -> Result<()> {
+        super::check_seq_len(self.seq_len)?;
         let limit = DATA.count();
         if self.data_tokens == 0 || self.data_tokens > limit {
             return Err(Error::value("task.data_tokens", format!("1 to {limit}"), self.data_tokens));

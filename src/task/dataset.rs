@@ -34,6 +34,23 @@ pub struct Batch {
     pub targets: Tensor<3, Int>,
 }
 
+/// Most positions of a data set: what fits the memory of an ordinary machine.
+const MOST_POSITIONS: usize = 1 << 31;
+
+/// Checks a number of sequences.
+///
+/// # Errors
+///
+/// Names `field` if there is none, or their positions are too many to hold.
+pub(crate) fn check_count(field: &str, count: usize, seq_len: usize) -> Result<()> {
+    let most = MOST_POSITIONS / seq_len.max(1);
+    if (1..=most).contains(&count) {
+        Ok(())
+    } else {
+        Err(Error::value(field, format!("1 to {most} at T = {seq_len}"), count))
+    }
+}
+
 impl Dataset {
     /// Draws `count` sequences of a task for a run's seed.
     ///
@@ -42,6 +59,7 @@ impl Dataset {
     /// If the task's parameters are out of range.
     pub fn generate(task: &TaskConfig, seed: u64, split: Split, count: usize) -> Result<Self> {
         task.task().validate()?;
+        check_count("number of sequences", count, task.task().seq_len())?;
         let seed = match split {
             Split::Train => seed,
             Split::Validation => seed.wrapping_add(1),

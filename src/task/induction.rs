@@ -31,8 +31,10 @@ impl Default for InductionConfig {
 
 impl Task for InductionConfig {
     fn validate(&self) -> Result<()> {
-        if self.vocab < 4 {
-            return Err(Error::value("task.vocab", "at least 4 (trigger and two patterns)", self.vocab));
+        super::check_seq_len(self.seq_len)?;
+        if !(4..=1 << 20).contains(&self.vocab) {
+            let expected = format!("4 (trigger and two patterns) to {}", 1 << 20);
+            return Err(Error::value("task.vocab", expected, self.vocab));
         }
         if self.seq_len < 5 {
             return Err(Error::value("task.seq_len", "at least 5", self.seq_len));

@@ -12,6 +12,7 @@ mod mqar;
 
 pub use config::TaskConfig;
 pub use copying::{CopyingConfig, ReadAt};
+pub(crate) use dataset::check_count;
 pub use dataset::{Batch, Dataset, Split};
 pub use induction::InductionConfig;
 pub use mqar::{Filler, Layout, MqarConfig};
@@ -83,6 +84,17 @@ impl Example {
     fn put(&mut self, position: usize, token: usize, region: Region) {
         self.tokens[position] = token as i32;
         self.regions[position] = region;
+    }
+}
+
+/// Longest sequence that a task draws.
+const LONGEST: usize = 1 << 24;
+
+fn check_seq_len(seq_len: usize) -> Result<()> {
+    if seq_len <= LONGEST {
+        Ok(())
+    } else {
+        Err(crate::Error::value("task.seq_len", format!("at most {LONGEST}"), seq_len))
     }
 }
 

@@ -79,6 +79,10 @@ impl Default for MqarConfig {
 impl Task for MqarConfig {
     fn validate(&self) -> Result<()> {
         let Self { seq_len, pairs, vocab, .. } = *self;
+        super::check_seq_len(self.seq_len)?;
+        if vocab > 1 << 20 {
+            return Err(Error::value("task.vocab", format!("at most {}", 1 << 20), vocab));
+        }
         if vocab < 4 {
             return Err(Error::value("task.vocab", "at least 4 (one key, one value)", vocab));
         }
@@ -96,7 +100,7 @@ impl Task for MqarConfig {
             );
             return Err(Error::value("task.pairs", expected, pairs));
         }
-        if self.layout == Layout::Zoology && !(self.power > 0.0 && self.power.is_finite()) {
+        if !(self.power > 0.0 && self.power.is_finite()) {
             return Err(Error::value("task.power", "a positive number", self.power));
         }
         Ok(())

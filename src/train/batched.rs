@@ -61,7 +61,7 @@ impl Cohort {
             let progress = run.state.progress.clone();
             let loss_sum = f64::from_bits(progress.loss_sum);
             let last = run.writer.folder.metrics()?.pop().filter(|row| row.step == progress.step);
-            Ok(Member { run, progress, last, loss_sum, gradient_norm: 0.0 })
+            Ok(Member { run, progress, last, loss_sum, gradient_norm: f64::NAN })
         };
         let members = runs.into_iter().map(member).collect::<Result<_>>()?;
         Ok(Self {
@@ -88,6 +88,10 @@ impl Cohort {
         let read_every = if device::is_cpu(&self.device) { 1 } else { READ_EVERY };
         // A run that was killed after its last checkpoint and before its result has only that to do.
         self.end_due(&config, &mut results, &mut report)?;
+        if !self.members.is_empty() && self.adam.steps >= config.train.steps {
+            // Its last row of metrics was lost.
+            self.evaluate(&config, &mut results, &mut report)?;
+        }
         while !self.members.is_empty() && self.adam.steps < config.train.steps {
             if options.interrupt.is_requested() {
                 self.read(&mut results, &mut report)?;
@@ -183,11 +187,15 @@ impl Cohort {
             }
             let row = MetricsRow {
                 step,
-                train_loss: member.loss_sum / progress.loss_count.max(1) as f64,
+                train_loss: if progress.loss_count == 0 {
+                    f64::NAN
+                } else {
+                    member.loss_sum / progress.loss_count as f64
+                },
                 validation_loss: evaluation.loss,
                 accuracy: evaluation.accuracy,
                 best_accuracy: f64::from_bits(progress.best_accuracy),
-                learning_rate: member.run.config.train.learning_rate_at(step - 1),
+                learning_rate: member.run.config.train.learning_rate_at(step.saturating_sub(1)),
                 gradient_norm: member.gradient_norm,
                 seconds: (member.run.state.progress.milliseconds + seconds) as f64 / 1e3,
             };

@@ -99,7 +99,11 @@ impl Checkpoint {
                 return Err(damaged(&format!("`{name}` is {:?}, expected F32", view.dtype())));
             }
             let values = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-            arrays.insert(name, values.map(f64::from).collect::<Vec<_>>());
+            let values: Vec<f64> = values.map(f64::from).collect();
+            if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+                return Err(damaged(&format!("`{name}` holds {value}, expected finite numbers")));
+            }
+            arrays.insert(name, values);
         }
         let load = |prefix: &str| {
             let lookup = |name: &str| arrays.get(&format!("{prefix}{name}")).cloned();

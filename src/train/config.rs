@@ -114,11 +114,13 @@ impl TrainConfig {
     }
 
     fn validate(&self) -> Result<()> {
-        for (field, value) in
-            [("train.steps", self.steps), ("train.batch", self.batch), ("train.eval_every", self.eval_every)]
-        {
-            if value == 0 {
-                return Err(Error::value(field, "at least 1", value));
+        for (field, value, most) in [
+            ("train.steps", self.steps, 1 << 40),
+            ("train.batch", self.batch, 1 << 20),
+            ("train.eval_every", self.eval_every, 1 << 40),
+        ] {
+            if !(1..=most).contains(&value) {
+                return Err(Error::value(field, format!("1 to {most}"), value));
             }
         }
         if !(self.learning_rate > 0.0 && self.learning_rate.is_finite()) {
@@ -156,7 +158,7 @@ impl RunConfig {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
         let config: Self = toml::from_str(&text).map_err(|error| Error::format(path, error))?;
-        config.validate()?;
+        config.validate().map_err(|error| Error::format(path, error))?;
         Ok(config)
     }
 
@@ -195,8 +197,8 @@ impl RunConfig {
             let expected = format!("at least one batch of {}", self.train.batch);
             return Err(Error::value("task.train_examples", expected, train));
         }
-        if validation == 0 {
-            return Err(Error::value("task.validation_examples", "at least 1", validation));
+        for (field, count) in [("task.train_examples", train), ("task.validation_examples", validation)] {
+            crate::task::check_count(field, count, task.seq_len())?;
         }
         Ok(())
     }

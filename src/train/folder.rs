@@ -53,9 +53,10 @@ impl RunFolder {
                 continue;
             }
             for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
-                let entry = entry.map_err(Error::io(&folder))?.path();
-                if entry.is_dir() {
-                    pending.push(entry);
+                let entry = entry.map_err(Error::io(&folder))?;
+                // Links are not followed: they may lead back here.
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    pending.push(entry.path());
                 }
             }
         }
@@ -89,28 +90,28 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If the file can't be read, or a line before the last isn't a row.
+    /// If the file can't be read, or a whole line isn't a row.
     pub fn metrics(&self) -> Result<Vec<MetricsRow>> {
+        Ok(self.metrics_lines()?.into_iter().map(|(row, _)| row).collect())
+    }
+
+    /// Rows with the bytes they were read from.
+    fn metrics_lines(&self) -> Result<Vec<(MetricsRow, Vec<u8>)>> {
         let path = self.file("metrics.jsonl");
         if !path.exists() {
             return Ok(Vec::new());
         }
         let text = std::fs::read(&path).map_err(Error::io(&path))?;
-        let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
-        let mut rows = Vec::with_capacity(lines.len());
-        for (number, line) in lines.iter().enumerate() {
-            match serde_json::from_slice(line) {
-                Ok(row) if line.ends_with(b"\n") => rows.push(row),
-                // Torn: a kill came between the bytes of the last line.
-                _ if number + 1 == lines.len() => {}
-                Ok(_) => unreachable!("only the last piece lacks its line end"),
-                Err(error) => {
-                    let message = format!("line {}: expected a row of metrics: {error}", number + 1);
-                    return Err(Error::format(&path, message));
-                }
+        // A kill can tear only the last line, and then its line end is missing.
+        let whole = text.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"));
+        let parse = |(number, line): (usize, &[u8])| match serde_json::from_slice(line) {
+            Ok(row) => Ok((row, line.to_vec())),
+            Err(error) => {
+                let message = format!("line {}: expected a row of metrics: {error}", number + 1);
+                Err(Error::format(&path, message))
             }
-        }
-        Ok(rows)
+        };
+        whole.enumerate().map(parse).collect()
     }
 
     /// The result, if the run has ended.
@@ -140,12 +141,20 @@ impl RunFolder {
         }
     }
 
+    /// Whether there is a checkpoint.
+    pub fn has_checkpoint(&self) -> bool {
+        self.file("checkpoint.safetensors").is_file()
+    }
+
     /// The last checkpoint.
     ///
     /// # Errors
     ///
     /// If there is none, or it doesn't fit the model.
     pub fn checkpoint(&self, model: &RecallModel, device: &Device) -> Result<Checkpoint> {
+        if !self.has_checkpoint() {
+            return Err(Error::run(&self.path, "has no checkpoint.safetensors (yet): train the run first"));
+        }
         Checkpoint::read(&self.file("checkpoint.safetensors"), model.specs(), device)
     }
 }
@@ -198,11 +207,9 @@ impl RunWriter {
 
     /// Drops rows past `step`, which a run resumed from there writes again.
     pub(super) fn rewind(&mut self, step: usize) -> Result<()> {
-        let rows = self.folder.metrics()?;
-        let mut text = Vec::new();
-        for row in rows.iter().filter(|row| row.step <= step) {
-            text.extend(line(row));
-        }
+        // The very bytes: a number that is read and written again may change in its last digit.
+        let rows = self.folder.metrics_lines()?.into_iter();
+        let text: Vec<u8> = rows.filter(|(row, _)| row.step <= step).flat_map(|(_, line)| line).collect();
         write_atomically(&self.folder.file("metrics.jsonl"), &text)?;
         self.metrics = Self::appendable(&self.folder)?;
         Ok(())

@@ -19,7 +19,7 @@ impl Interrupt {
         let flag = interrupt.clone();
         ctrlc::set_handler(move || {
             if flag.is_requested() {
-                std::process::exit(130);
+                std::process::exit(1);
             }
             flag.request();
         })

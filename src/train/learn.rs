@@ -56,6 +56,8 @@ fn train_all(jobs: &[Job], options: &Options) -> Result<Vec<RunResult>> {
         if jobs[..index].iter().any(|other| other.folder == job.folder) {
             return Err(Error::run(&job.folder, "two runs share this folder; give each its own"));
         }
+    }
+    for (index, job) in jobs.iter().enumerate() {
         let writer = RunWriter::open(&job.folder, &job.config)?;
         match writer.folder.result()? {
             Some(result) => results[index] = Some(result),
@@ -106,9 +108,25 @@ impl Run {
             None => RecallModel::new(config.model.clone())?,
         };
         let on = device::plain(on);
-        let state = if writer.folder.file("checkpoint.safetensors").exists() {
-            writer.folder.checkpoint(&model, &on)?
+        let path = writer.folder.path().to_owned();
+        let state = if writer.folder.has_checkpoint() {
+            let state = writer.folder.checkpoint(&model, &on)?;
+            if state.progress.step > config.train.steps {
+                let found = format!("checkpoint.safetensors is of step {}", state.progress.step);
+                let message = format!("{found}, past train.steps = {}", config.train.steps);
+                return Err(Error::run(path, message));
+            }
+            state
         } else {
+            // One row may be ahead of the first checkpoint; more mean that a checkpoint is lost.
+            let rows = writer.folder.metrics()?.len();
+            if rows > 1 {
+                let message = format!(
+                    "metrics.jsonl has {rows} rows but checkpoint.safetensors is missing: restore it, or \
+                     remove metrics.jsonl to start anew"
+                );
+                return Err(Error::run(path, message));
+            }
             let parameters = Parameters::initialise(model.specs(), &[config.seed], &on, DType::F32);
             let adam = Adam::new(&parameters.flatten());
             Checkpoint { parameters, adam, progress: Progress::default() }

@@ -2,7 +2,7 @@
 
 use super::{MetricsRow, RunResult};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// How progress is shown.
@@ -86,7 +86,9 @@ impl ProgressReport {
 
     fn json<T: serde::Serialize>(&self, event: &str, folder: &std::path::Path, value: &T) {
         if self.mode == ProgressMode::Json {
-            println!("{}", serde_json::json!({ "event": event, "run": folder, "values": value }));
+            let line = serde_json::json!({ "event": event, "run": folder, "values": value });
+            // A reader that has gone away doesn't stop a training.
+            let _ = writeln!(std::io::stdout(), "{line}");
         }
     }
 

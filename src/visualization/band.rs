@@ -3,7 +3,7 @@
 use super::figure::{Draw, failed};
 use super::pen::Pen;
 use super::theme::{FAMILY, GRID, INK, Theme};
-use crate::Result;
+use crate::{Error, Result};
 use plotters::coord::Shift;
 use plotters::prelude::{
     ChartBuilder, Circle, Color, DrawingArea, DrawingBackend, IntoFont, LineSeries, Polygon, RGBColor, WHITE,
@@ -16,6 +16,8 @@ pub(super) struct Point {
     pub(super) x: f64,
     pub(super) mean: f64,
     pub(super) std: f64,
+    /// Number of values.
+    pub(super) n: usize,
 }
 
 /// One line of a chart.
@@ -48,13 +50,14 @@ pub(super) fn points(pairs: impl IntoIterator<Item = (f64, f64)>) -> Vec<Point> 
         let n = group.len() as f64;
         let mean = group.iter().map(|(_, y)| y).sum::<f64>() / n;
         let variance = group.iter().map(|(_, y)| (y - mean).powi(2)).sum::<f64>() / n;
-        Point { x: group[0].0, mean, std: variance.sqrt() }
+        Point { x: group[0].0, mean, std: variance.sqrt(), n: group.len() }
     };
     sorted.chunk_by(|a, b| a.0 == b.0).map(group).collect()
 }
 
 impl BandChart {
-    fn ranges(&self) -> ((f64, f64), (f64, f64)) {
+    /// Ranges of x and y, or why there are none.
+    fn ranges(&self) -> Result<((f64, f64), (f64, f64))> {
         let all = || self.lines.iter().flat_map(|line| &line.points);
         let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
         let most = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::NEG_INFINITY, f64::max);
@@ -66,21 +69,25 @@ impl BandChart {
             let margin = ((high - low) * 0.06).max(high.abs() * 0.01).max(1e-9);
             (if self.not_negative { (low - margin).max(0.0) } else { low - margin }, high + margin)
         });
-        ((low - pad, high + pad), y)
+        drawable(&self.y_label, y.0, y.1)?;
+        Ok(((low - pad, high + pad), y))
     }
 }
 
 impl Draw for BandChart {
     fn size(&self) -> (u32, u32) {
-        (680, 430)
+        (WIDTH as u32, (370.0 + self.top()) as u32)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: Theme) -> Result<()> {
-        let (x, y) = self.ranges();
+        let (x, y) = self.ranges()?;
         let pen = Pen { area, theme };
         pen.text(&self.title, (LEFT, 24.0), theme.bold(15.0), HPos::Left)?;
-        self.legend(&pen)?;
-        let (_, plot) = area.split_vertically(theme.px(TOP));
+        for (line, (x, y)) in self.lines.iter().zip(self.legend()) {
+            pen.fill((x, y - 1.5), (x + 20.0, y + 1.5), line.color)?;
+            pen.text(&line.label, (x + 26.0, y), theme.text(11.5), HPos::Left)?;
+        }
+        let (_, plot) = area.split_vertically(theme.px(self.top()));
         let mut chart = ChartBuilder::on(&plot)
             .margin(theme.upx(12.0))
             .margin_right(theme.upx(20.0))
@@ -89,6 +96,11 @@ impl Draw for BandChart {
             .build_cartesian_2d(x.0..x.1, y.0..y.1)
             .map_err(failed)?;
         let number = |value: &f64| format_number(*value);
+        // Steps, levels and numbers of pairs have no fractions.
+        let integer = |value: &f64| {
+            let whole = (value - value.round()).abs() < 1e-9;
+            if whole { format!("{}", value.round()) } else { String::new() }
+        };
         let percent = |value: &f64| format!("{} %", format_number(value * 100.0));
         let y_format: &dyn Fn(&f64) -> String = if self.percent { &percent } else { &number };
         chart
@@ -100,7 +112,7 @@ impl Draw for BandChart {
             .y_labels(6)
             .x_desc(&self.x_label)
             .y_desc(&self.y_label)
-            .x_label_formatter(&number)
+            .x_label_formatter(&integer)
             .y_label_formatter(y_format)
             .label_style(theme.text(12.0))
             .axis_desc_style((FAMILY, 13.0 * theme.scale).into_font().color(&INK))
@@ -127,25 +139,50 @@ impl Draw for BandChart {
 }
 
 const LEFT: f64 = 70.0;
-const TOP: f64 = 60.0;
+const WIDTH: f64 = 680.0;
+/// Height of one row of the legend.
+const ROW: f64 = 18.0;
 
 impl BandChart {
-    /// One row above the plot, where it covers no data.
-    fn legend<DB: DrawingBackend>(&self, pen: &Pen<'_, DB>) -> Result<()> {
-        let mut x = LEFT;
-        for line in &self.lines {
-            pen.fill((x, 46.0), (x + 20.0, 49.0), line.color)?;
-            pen.text(&line.label, (x + 26.0, 48.0), pen.theme.text(11.5), HPos::Left)?;
-            x += 50.0 + 6.6 * line.label.chars().count() as f64;
-        }
-        Ok(())
+    /// Place of every legend entry: rows above the plot, where they cover no data.
+    fn legend(&self) -> Vec<(f64, f64)> {
+        let (mut x, mut y) = (LEFT, 47.5);
+        let place = |line: &Line| {
+            let width = 50.0 + 6.6 * line.label.chars().count() as f64;
+            if x > LEFT && x + width > WIDTH {
+                (x, y) = (LEFT, y + ROW);
+            }
+            x += width;
+            (x - width, y)
+        };
+        self.lines.iter().map(place).collect()
     }
+
+    fn top(&self) -> f64 {
+        self.legend().last().map_or(42.0, |&(_, y)| y + 13.0)
+    }
+}
+
+/// Checks that an axis can be drawn: plotters doesn't return from a range that it can't divide.
+pub(super) fn drawable(what: &str, low: f64, high: f64) -> Result<()> {
+    if low.is_finite() && high.is_finite() && high - low < 1e12 {
+        return Ok(());
+    }
+    let message = if low > high {
+        format!("there is nothing to draw: no finite value of {what} (did every run diverge?)")
+    } else {
+        format!("{what} can't be drawn from {low:e} to {high:e}: at most 1e12 apart (did a run diverge?)")
+    };
+    Err(Error::Figure(message))
 }
 
 /// A number with at most four significant digits and no trailing zeros.
 pub(super) fn format_number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
+    }
+    if !(1e-4..1e5).contains(&value.abs()) {
+        return format!("{value:.1e}").replace(".0e", "e").replace('-', "−");
     }
     let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
     let text = format!("{value:.digits$}");
@@ -160,12 +197,15 @@ mod tests {
     #[test]
     fn points_are_means_with_population_deviation() {
         let grouped = points([(2.0, 5.0), (1.0, 1.0), (1.0, 3.0), (1.0, f64::NAN)]);
-        assert_eq!(grouped, [Point { x: 1.0, mean: 2.0, std: 1.0 }, Point { x: 2.0, mean: 5.0, std: 0.0 }]);
+        assert_eq!(
+            grouped,
+            [Point { x: 1.0, mean: 2.0, std: 1.0, n: 2 }, Point { x: 2.0, mean: 5.0, std: 0.0, n: 1 }]
+        );
     }
 
     #[test]
     fn numbers_are_short() {
-        let texts = [0.0, 100.0, 0.25, -1.5, 12_345.6, 0.001_234_6].map(format_number);
-        assert_eq!(texts, ["0", "100", "0.25", "−1.5", "12346", "0.001235"]);
+        let texts = [0.0, 100.0, 0.25, -1.5, 12_345.6, 0.001_234_6, 2.5e9].map(format_number);
+        assert_eq!(texts, ["0", "100", "0.25", "−1.5", "12346", "0.001235", "2.5e9"]);
     }
 }

@@ -35,7 +35,8 @@ pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Fi
     };
     let (steps, values) = (numbers(evaluations, "step")?, numbers(evaluations, column)?);
     let (runs, kinds) = (texts(evaluations, "run")?, texts(evaluations, "kind")?);
-    let lines = by_kind(&kinds, &runs, |kind| {
+    one_setting(evaluations, &["task", "seq_len", "pairs"])?;
+    let lines = by_kind(&kinds, |kind| {
         let rows: Vec<usize> = (0..kinds.len()).filter(|&row| kinds[row] == kind).collect();
         let mut grid: Vec<f64> = rows.iter().map(|&row| steps[row]).collect();
         grid.sort_by(f64::total_cmp);
@@ -74,8 +75,9 @@ pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Fi
 /// If the frame is empty, lacks a column, or no run is of MQAR.
 pub fn accuracy_against_pairs(runs: &DataFrame) -> Result<Figure> {
     let (pairs, accuracy) = (numbers(runs, "pairs")?, numbers(runs, "best_accuracy")?);
-    let (names, kinds) = (texts(runs, "run")?, texts(runs, "kind")?);
-    let lines = by_kind(&kinds, &names, |kind| {
+    one_setting(runs, &["task", "seq_len"])?;
+    let kinds = texts(runs, "kind")?;
+    let lines = by_kind(&kinds, |kind| {
         let rows = (0..kinds.len()).filter(|&row| kinds[row] == kind && pairs[row].is_finite());
         rows.map(|row| (pairs[row], accuracy[row])).collect()
     })?;
@@ -104,10 +106,17 @@ pub fn lambda_by_level(lambda: &DataFrame) -> Result<Figure> {
     let (levels, values) = (numbers(lambda, "level")?, numbers(lambda, "lambda")?);
     let (runs, kinds) = (texts(lambda, "run")?, texts(lambda, "kind")?);
     let present = numbers(lambda, "present")?;
-    let lines = by_kind(&kinds, &runs, |kind| {
+    let mut lines = by_kind(&kinds, |kind| {
         let rows = (0..kinds.len()).filter(|&row| kinds[row] == kind && present[row] == 1.0);
         rows.map(|row| (levels[row], values[row])).collect()
     })?;
+    // Here the points are of tokens; what a reader counts is runs.
+    for line in &mut lines {
+        let kind = |row: &usize| line.label.starts_with(&format!("{}, n = ", kind_label(&kinds[*row])));
+        let of_kind: HashSet<&String> = (0..kinds.len()).filter(kind).map(|row| &runs[row]).collect();
+        let (name, _) = line.label.split_once(", n = ").unwrap_or((&line.label, ""));
+        line.label = format!("{name}, n = {}", of_kind.len());
+    }
     render(&BandChart {
         title: "λ by memory level (mean ± std where the level is present)".to_owned(),
         x_label: "level (0 = the position itself)".to_owned(),
@@ -120,22 +129,43 @@ pub fn lambda_by_level(lambda: &DataFrame) -> Result<Figure> {
     })
 }
 
-/// One line for each kind; its label has the number of different runs.
-fn by_kind(kinds: &[String], runs: &[String], pairs: impl Fn(&str) -> Vec<(f64, f64)>) -> Result<Vec<Line>> {
+/// One line for each kind, labelled with the number of runs behind its points.
+fn by_kind(kinds: &[String], pairs: impl Fn(&str) -> Vec<(f64, f64)>) -> Result<Vec<Line>> {
     if kinds.is_empty() {
         return Err(Error::Figure("there is nothing to draw: the frame has no rows".to_owned()));
     }
-    let count = |kind: &str| {
-        let of_kind = runs.iter().zip(kinds).filter(|(_, name)| *name == kind).map(|(run, _)| run);
-        of_kind.collect::<HashSet<_>>().len()
-    };
     let mut names = kinds.to_vec();
     kind_order(&mut names);
     names.dedup();
-    let line = |(index, kind): (usize, &String)| Line {
-        label: format!("{}, n = {}", kind_label(kind), count(kind)),
-        color: kind_color(kind, index),
-        points: points(pairs(kind)),
+    let line = |(index, kind): (usize, &String)| {
+        let points = points(pairs(kind));
+        let counts = || points.iter().map(|point| point.n);
+        let label = match (counts().min().unwrap_or(0), counts().max().unwrap_or(0)) {
+            (least, most) if least == most => format!("{}, n = {most}", kind_label(kind)),
+            (least, most) => format!("{}, n = {least} to {most}", kind_label(kind)),
+        };
+        Line { label, color: kind_color(kind, index), points }
     };
-    Ok(names.iter().enumerate().map(line).collect())
+    let lines = names.iter().enumerate().map(line);
+    // A kind without a value has no place in the legend.
+    let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
+    if lines.is_empty() {
+        return Err(Error::Figure("there is nothing to draw: no row has a finite value".to_owned()));
+    }
+    Ok(lines)
+}
+
+/// Means over runs are of one thing: refuses a frame in which one of the columns has several values.
+fn one_setting(frame: &DataFrame, columns: &[&str]) -> Result<()> {
+    for &name in columns {
+        let column = frame.column(name)?.unique()?;
+        if column.len() > 1 {
+            let values = column.as_materialized_series().iter().map(|value| value.to_string());
+            let values = values.collect::<Vec<_>>().join(", ");
+            let message =
+                format!("one figure shows runs of one {name}, found {values}: draw each on its own");
+            return Err(Error::Figure(message));
+        }
+    }
+    Ok(())
 }

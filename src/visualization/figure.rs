@@ -4,7 +4,7 @@ use super::theme::{Theme, load_fonts};
 use crate::{Error, Result};
 use plotters::coord::Shift;
 use plotters::prelude::{BitMapBackend, DrawingArea, DrawingBackend, IntoDrawingArea, SVGBackend, WHITE};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Pixels of the PNG for one unit of the SVG.
 const PNG_SCALE: u32 = 2;
@@ -33,31 +33,35 @@ impl Figure {
         &self.png
     }
 
-    /// Writes `path` as SVG or PNG by its ending, or both files if it has neither ending. Missing
-    /// folders are created.
+    /// Writes `path` as SVG or PNG by its ending, or both files if it has none. Missing folders are
+    /// created. Returns the files written.
     ///
     /// # Errors
     ///
-    /// If a file can't be written.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+    /// If the path has another ending or no file name, or a file can't be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
         let path = path.as_ref();
+        let name = path.file_name().filter(|_| !path.as_os_str().to_string_lossy().ends_with('/'));
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+        let formats: &[&str] = match (name, ending.as_deref()) {
+            (Some(_), Some("svg")) => &["svg"],
+            (Some(_), Some("png")) => &["png"],
+            (Some(_), None) => &["svg", "png"],
+            _ => {
+                let expected = "a file name that ends in .svg or .png, or without an ending for both";
+                return Err(Error::value("path of the figure", expected, path.display()));
+            }
+        };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(Error::io(parent))?;
         }
-        let write = |path: &Path, content: &[u8]| std::fs::write(path, content).map_err(Error::io(path));
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("svg") => write(path, self.svg.as_bytes()),
-            Some("png") => write(path, &self.png),
-            _ => {
-                let with = |extension: &str| {
-                    let mut name = path.as_os_str().to_owned();
-                    name.push(extension);
-                    name
-                };
-                write(Path::new(&with(".svg")), self.svg.as_bytes())?;
-                write(Path::new(&with(".png")), &self.png)
-            }
-        }
+        let write = |&format: &&str| {
+            let file = if ending.is_some() { path.to_owned() } else { path.with_extension(format) };
+            let content = if format == "svg" { self.svg.as_bytes() } else { &self.png };
+            std::fs::write(&file, content).map_err(Error::io(&file))?;
+            Ok(file)
+        };
+        formats.iter().map(write).collect()
     }
 }
 

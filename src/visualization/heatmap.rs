@@ -1,7 +1,7 @@
 //! λ as a picture: level × position, one panel a layer and head.
 
 use super::Figure;
-use super::band::format_number;
+use super::band::{drawable, format_number};
 use super::figure::{Draw, render};
 use super::pen::Pen;
 use super::theme::{GREY, Theme, kind_label, region_color};
@@ -14,15 +14,23 @@ use plotters::style::text_anchor::HPos;
 use polars::prelude::DataFrame;
 use std::collections::BTreeMap;
 
+/// Which cells of a heatmap have a colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cells {
+    /// Those whose level holds something at that position; the others are grey.
+    #[default]
+    Present,
+    /// All, as in the paper's figures: also λ that multiplies nothing.
+    All,
+}
+
 /// Heatmap of λ on one sequence of one run: level 0 on top, positions left to right, viridis from 0
-/// to the largest λ of the figure, a strip that names the region of every position.
-///
-/// A cell is drawn whether or not its level holds anything at that position (column `present`).
+/// to the largest λ that is drawn, a strip that names the region of every position.
 ///
 /// # Errors
 ///
 /// If the frame lacks a column, or has no row of that run and sequence.
-pub fn lambda_heatmap(lambda: &DataFrame, run: &str, sequence: usize) -> Result<Figure> {
+pub fn lambda_heatmap(lambda: &DataFrame, run: &str, sequence: usize, cells: Cells) -> Result<Figure> {
     let (runs, sequences) = (texts(lambda, "run")?, numbers(lambda, "sequence")?);
     let rows: Vec<usize> =
         (0..runs.len()).filter(|&row| runs[row] == run && sequences[row] == sequence as f64).collect();
@@ -39,7 +47,14 @@ pub fn lambda_heatmap(lambda: &DataFrame, run: &str, sequence: usize) -> Result<
     };
     let (layers, heads) = (index("layer")?, index("head")?);
     let (positions, levels) = (index("position")?, index("level")?);
-    let (values, names) = (numbers(lambda, "lambda")?, texts(lambda, "region")?);
+    let (mut values, names) = (numbers(lambda, "lambda")?, texts(lambda, "region")?);
+    if cells == Cells::Present {
+        for (value, present) in values.iter_mut().zip(numbers(lambda, "present")?) {
+            if present != 1.0 {
+                *value = f64::NAN;
+            }
+        }
+    }
     let most = |of: &[usize]| rows.iter().map(|&row| of[row]).max().unwrap_or(0) + 1;
     let (width, height) = (most(&positions), most(&levels));
     let mut panels = BTreeMap::new();
@@ -50,6 +65,7 @@ pub fn lambda_heatmap(lambda: &DataFrame, run: &str, sequence: usize) -> Result<
         regions[positions[row]].clone_from(&names[row]);
     }
     let largest = rows.iter().map(|&row| values[row]).filter(|value| value.is_finite()).fold(0.0, f64::max);
+    drawable("λ", 0.0, largest)?;
     let kind = kind_label(&texts(lambda, "kind")?[first]);
     render(&Heatmap {
         title: format!("λ of {kind} — {run}, sequence {sequence}"),
@@ -71,6 +87,9 @@ struct Heatmap {
     largest: f64,
 }
 
+/// Colour of a cell without a value.
+const EMPTY: RGBColor = RGBColor(0xec, 0xec, 0xec);
+
 const LEFT: f64 = 64.0;
 const PLOT: f64 = 660.0;
 const TOP: f64 = 74.0;
@@ -87,11 +106,7 @@ impl Heatmap {
     }
 
     fn color(&self, value: f64) -> RGBColor {
-        if value.is_finite() {
-            ViridisRGB::get_color((value / self.largest).clamp(0.0, 1.0))
-        } else {
-            RGBColor(0xff, 0xff, 0xff)
-        }
+        if value.is_finite() { ViridisRGB::get_color((value / self.largest).clamp(0.0, 1.0)) } else { EMPTY }
     }
 }
 
@@ -113,6 +128,11 @@ impl Draw for Heatmap {
                 pen.text(region, (x + 16.0, 46.0), theme.text(12.0), HPos::Left)?;
                 x += 34.0 + 6.8 * region.len() as f64;
             }
+        }
+        if self.panels.iter().any(|(_, values)| values.iter().any(|value| value.is_nan())) {
+            x = x.max(LEFT + PLOT - 160.0);
+            pen.fill((x, 40.0), (x + 11.0, 51.0), EMPTY)?;
+            pen.text("level holds nothing", (x + 16.0, 46.0), theme.text(12.0), HPos::Left)?;
         }
         let row = self.row_height();
         let cell = PLOT / self.width as f64;

@@ -1,8 +1,9 @@
 //! Histogram of λ, one panel a kind on a shared axis.
 
 use super::Figure;
-use super::band::format_number;
+use super::band::{drawable, format_number};
 use super::figure::{Draw, failed, render};
+use super::pen::Pen;
 use super::theme::{FAMILY, GRID, INK, Theme, kind_color, kind_label, kind_order};
 use crate::frame::{numbers, texts};
 use crate::{Error, Result};
@@ -10,6 +11,7 @@ use plotters::coord::Shift;
 use plotters::prelude::{
     ChartBuilder, Color, DrawingArea, DrawingBackend, IntoFont, RGBColor, Rectangle, WHITE,
 };
+use plotters::style::text_anchor::HPos;
 use polars::prelude::DataFrame;
 
 const BINS: usize = 60;
@@ -24,13 +26,17 @@ const BINS: usize = 60;
 pub fn lambda_histogram(lambda: &DataFrame) -> Result<Figure> {
     let values = numbers(lambda, "lambda")?;
     let (kinds, present) = (texts(lambda, "kind")?, numbers(lambda, "present")?);
-    let rows: Vec<usize> = (0..values.len()).filter(|&row| present[row] == 1.0).collect();
+    let drawn = |&row: &usize| present[row] == 1.0 && values[row].is_finite();
+    let rows: Vec<usize> = (0..values.len()).filter(drawn).collect();
     if rows.is_empty() {
-        return Err(Error::Figure("there is nothing to draw: the frame has no rows".to_owned()));
+        return Err(Error::Figure(
+            "there is nothing to draw: the frame has no rows with a finite λ".to_owned(),
+        ));
     }
     let mut sorted: Vec<f64> = rows.iter().map(|&row| values[row]).collect();
     sorted.sort_by(f64::total_cmp);
     let most = (sorted[(sorted.len() - 1) * 99 / 100] * 1.05).max(1e-9);
+    drawable("λ", 0.0, most)?;
     let mut names: Vec<String> = rows.iter().map(|&row| kinds[row].clone()).collect();
     kind_order(&mut names);
     names.dedup();
@@ -67,7 +73,8 @@ impl Draw for Histogram {
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: Theme) -> Result<()> {
-        let area = area.titled("Distribution of λ", theme.bold(15.0)).map_err(failed)?;
+        Pen { area, theme }.text("Distribution of λ", (66.0, 24.0), theme.bold(15.0), HPos::Left)?;
+        let (_, area) = area.split_vertically(theme.px(42.0));
         let highest = self.panels.iter().flat_map(|panel| &panel.shares).copied().fold(0.0, f64::max);
         let width = self.most / BINS as f64;
         let last = self.panels.len() - 1;

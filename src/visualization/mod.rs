@@ -14,6 +14,6 @@ mod theme;
 
 pub use curves::{Quantity, accuracy_against_pairs, lambda_by_level, learning_curves};
 pub use figure::Figure;
-pub use heatmap::lambda_heatmap;
+pub use heatmap::{Cells, lambda_heatmap};
 pub use histogram::lambda_histogram;
 pub use partition::fenwick_partition;

@@ -67,6 +67,20 @@ fn train_eval_lambda_and_figure_work_on_one_folder() {
     run(&["figure", "heatmap", "runs/mlp-softmax-seed0", "--sequence", "1", "--out", "figures/heatmap"]);
     run(&["figure", "partition", "--position", "9", "--out", "figures/partition.png"]);
     assert!(folder.path().join("figures/heatmap.png").is_file());
+    let refused: [(&[&str], &str); 5] = [
+        (&["lambda", "runs/fixed-seed0", "--out", "runs/fixed-seed0/config.toml"], ".parquet"),
+        (&["lambda", "runs/fixed-seed0", "--out", "x.parquet", "--seq-len", "32"], "max_seq_len = 16"),
+        (&["eval", "runs", "--seq-len", "32"], "max_seq_len = 16"),
+        (&["eval", "runs", "--examples", "0"], "number of sequences"),
+        (&["figure", "heatmap", "runs/fixed-seed0", "--out", "x", "--sequence", "32"], "below 32"),
+    ];
+    for (arguments, named) in refused {
+        let output = loglinear(arguments, folder.path());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(named), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let twice = run(&["eval", "runs", "runs/fixed-seed0", "--data-seed", "7", "--examples", "16"]);
+    assert_eq!(twice.lines().filter(|line| line.contains("seed")).count(), 4, "{twice}");
     assert!(run(&["info"]).contains("device     cpu"));
 }
 
@@ -101,7 +115,7 @@ fn a_configuration_file_is_all_a_run_needs() {
 fn wrong_usage_exits_with_2_and_failures_with_1() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bad.toml"), "[train]\nstep = 3\n").unwrap();
-    let cases: [(&[&str], i32, &str); 10] = [
+    let cases: [(&[&str], i32, &str); 14] = [
         (&["trian"], 2, "train"),
         (&["train", "--pairs", "100"], 2, "1 to 32"),
         (&["train", "--device", "tpu"], 2, "cpu, cuda"),
@@ -110,6 +124,10 @@ fn wrong_usage_exits_with_2_and_failures_with_1() {
         (&["train", "--hidden", "0"], 2, "2L"),
         (&["train", "--config", "bad.toml"], 2, "step"),
         (&["figure", "partition", "--position", "500", "--out", "x"], 2, "below 128"),
+        (&["train", "--seed", "0", "0"], 2, "0 twice"),
+        (&["train", "--d-model", "18446744073709551615"], 2, "model.d_model"),
+        (&["train", "--train-examples", "1000000000000"], 2, "task.train_examples"),
+        (&["figure", "partition", "--out", "x.pdf"], 1, ".svg or .png"),
         (&["eval", "nowhere"], 1, "nowhere"),
         (&["lambda", ".", "--out", "x.parquet"], 1, "config.toml"),
     ];
@@ -125,6 +143,22 @@ fn wrong_usage_exits_with_2_and_failures_with_1() {
         let help = text(&loglinear(&[command, "--help"], folder.path()).stdout);
         assert!(help.contains("Example"), "{command}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_goes_away_and_a_full_disk_are_no_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let shell = |line: &str| {
+        let line = line.replace("loglinear", env!("CARGO_BIN_EXE_loglinear"));
+        Command::new("bash").args(["-c", &line]).current_dir(folder.path()).output().unwrap()
+    };
+    let output = shell("set -o pipefail; loglinear info | head -0");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let output = shell("loglinear info > /dev/full");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(message.contains("standard output") && !message.contains("panicked"), "{message}");
 }
 
 #[cfg(unix)]

@@ -75,7 +75,11 @@ fn frames_and_figures_of_a_small_sweep() {
         ("accuracy", accuracy_against_pairs(&table).unwrap(), vec!["number of key/value pairs k", "n = 2"]),
         ("curves", learning_curves(&rows, Quantity::Accuracy).unwrap(), vec!["MLP-λ (softmax), n = 2", "%"]),
         ("loss", learning_curves(&rows, Quantity::TrainLoss).unwrap(), vec!["cross-entropy (nats)"]),
-        ("heatmap", lambda_heatmap(&lambda, &run, 2).unwrap(), vec!["layer 1, head 1", "query", "level"]),
+        (
+            "heatmap",
+            lambda_heatmap(&lambda, &run, 2, Cells::All).unwrap(),
+            vec!["layer 1, head 1", "query", "level"],
+        ),
         ("levels", lambda_by_level(&lambda).unwrap(), vec!["level (0 = the position itself)"]),
         ("histogram", lambda_histogram(&lambda).unwrap(), vec!["Distribution of λ", "values"]),
         ("partition", fenwick_partition(13).unwrap(), vec!["level 4", "target t"]),
@@ -100,11 +104,28 @@ fn what_can_not_be_drawn_says_why() {
     let frame = df!("run" => ["a"], "sequence" => [0], "kind" => ["fixed"], "layer" => [0], "head" => [0],
         "position" => [0], "level" => [0], "lambda" => [0.5], "region" => ["key"], "present" => [true])
     .unwrap();
-    let message = lambda_heatmap(&frame, "b", 0).unwrap_err().to_string();
+    let message = lambda_heatmap(&frame, "b", 0, Cells::Present).unwrap_err().to_string();
     assert!(message.contains("`b`") && message.contains("runs a"), "{message}");
     assert!(lambda_histogram(&frame.head(Some(0))).unwrap_err().to_string().contains("no rows"));
     let message = learning_curves(&frame, Quantity::Accuracy).unwrap_err().to_string();
-    assert!(message.contains("step"), "{message}");
+    assert!(message.contains("step") || message.contains("task"), "{message}");
+    for value in [f64::INFINITY, 1e30] {
+        let values = Column::new("lambda".into(), [value]);
+        let huge = frame.clone().hstack(&[]).unwrap().with_column(values).unwrap().clone();
+        let message = lambda_heatmap(&huge, "a", 0, Cells::All).map(|_| ());
+        assert!(value.is_infinite() || message.unwrap_err().to_string().contains("diverge"));
+        let message = lambda_histogram(&huge).unwrap_err().to_string();
+        assert!(message.contains("finite") || message.contains("diverge"), "{message}");
+        let message = lambda_by_level(&huge).unwrap_err().to_string();
+        assert!(message.contains("finite") || message.contains("diverge"), "{message}");
+    }
+    let mixed = df!("run" => ["a", "b"], "kind" => ["fixed", "fixed"], "task" => ["mqar", "induction"],
+        "seq_len" => [8, 8], "pairs" => [2, 2], "step" => [1, 1], "accuracy" => [0.1, 0.2])
+    .unwrap();
+    let message = learning_curves(&mixed, Quantity::Accuracy).unwrap_err().to_string();
+    assert!(message.contains("one task") && message.contains("induction"), "{message}");
+    let message = fenwick_partition(3).unwrap().save("figures/a.pdf").unwrap_err().to_string();
+    assert!(message.contains(".svg or .png") && message.contains("a.pdf"), "{message}");
     assert!(fenwick_partition(128).unwrap_err().to_string().contains("below 128"));
     assert!(fenwick_partition(0).is_ok());
 }
@@ -131,7 +152,10 @@ fn the_figures_of_the_repository_are_those_of_its_recorded_runs() {
     let all = folders[1..].iter().fold(of(&folders[0]), |all, folder| all.vstack(&of(folder)).unwrap());
     let curves = learning_curves(&evaluations(&folders).unwrap(), Quantity::Accuracy).unwrap();
     let figures = [
-        ("quickstart-lambda", lambda_heatmap(&all, "quickstart/mlp-softplus-seed0", 0).unwrap()),
+        (
+            "quickstart-lambda",
+            lambda_heatmap(&all, "quickstart/mlp-softplus-seed0", 0, Cells::Present).unwrap(),
+        ),
         ("quickstart-accuracy", curves),
         ("quickstart-lambda-by-level", lambda_by_level(&all).unwrap()),
         ("fenwick-partition", fenwick_partition(21).unwrap()),

@@ -150,6 +150,11 @@ fn impossible_parameters_name_their_limit() {
     assert!(mqar(|c| c.seq_len = 127).contains("even"));
     assert!(mqar(|c| c.vocab = 3).contains("at least 4"));
     assert!(mqar(|c| c.pairs = 0).contains("1 to 32"));
+    assert!(mqar(|c| c.power = f64::NAN).contains("positive"));
+    assert!(mqar(|c| c.seq_len = usize::MAX - 1).contains("at most"));
+    let message =
+        Dataset::generate(&TaskConfig::default(), 0, Split::Train, usize::MAX).unwrap_err().to_string();
+    assert!(message.contains("number of sequences") && message.contains("T = 128"), "{message}");
     let copying = CopyingConfig { seq_len: 20, ..CopyingConfig::default() };
     assert!(copying.validate().unwrap_err().to_string().contains("at least 33"));
     let copying = CopyingConfig { data_tokens: 64, ..CopyingConfig::default() };

@@ -1,6 +1,6 @@
 //! The loop: exact resumption, cohorts, divergence, and that something is learnt.
 
-use loglinear::lambda::{LambdaConfig, LambdaKind};
+use loglinear::lambda::{Hidden, LambdaConfig, LambdaKind};
 use loglinear::model::{Mixer, RecallConfig};
 use loglinear::task::{MqarConfig, TaskConfig};
 use loglinear::train::*;
@@ -116,6 +116,50 @@ fn a_run_killed_between_checkpoint_and_result_ends_as_it_would_have() {
     std::fs::remove_file(run.join("result.json")).unwrap();
     train(&[job(tiny(), &run)], &options()).unwrap();
     assert_eq!(outcome(&run), before);
+}
+
+#[test]
+fn a_run_that_lost_its_last_row_is_evaluated_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&[job(tiny(), &run)], &options()).unwrap();
+    let (metrics, _, result) = outcome(&run);
+    std::fs::remove_file(run.join("result.json")).unwrap();
+    let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let kept: String = text.split_inclusive('\n').take(2).collect();
+    std::fs::write(run.join("metrics.jsonl"), format!("{kept}{{\"step\":60,")).unwrap();
+    let again = train(&[job(tiny(), &run)], &options()).unwrap();
+    assert_eq!(again[0].accuracy, result.unwrap().accuracy);
+    let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    assert!(text.starts_with(&kept), "rows that are there keep their bytes");
+    assert_eq!(outcome(&run).0[2].validation_loss, metrics[2].validation_loss);
+}
+
+#[test]
+fn a_lost_checkpoint_is_not_trained_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    train(&[job(tiny(), &run)], &options()).unwrap();
+    std::fs::remove_file(run.join("result.json")).unwrap();
+    let checkpoint = std::fs::read(run.join("checkpoint.safetensors")).unwrap();
+    std::fs::remove_file(run.join("checkpoint.safetensors")).unwrap();
+    let message = train(&[job(tiny(), &run)], &options()).unwrap_err().to_string();
+    assert!(message.contains("3 rows") && message.contains("checkpoint.safetensors is missing"), "{message}");
+    // A checkpoint of a longer run, and one with a value that isn't finite.
+    std::fs::write(run.join("checkpoint.safetensors"), &checkpoint).unwrap();
+    let config = tiny().to_toml().replace("steps = 60", "steps = 40");
+    std::fs::write(run.join("config.toml"), config).unwrap();
+    let mut shorter = tiny();
+    shorter.train.steps = 40;
+    let message = train(&[job(shorter, &run)], &options()).unwrap_err().to_string();
+    assert!(message.contains("step 60") && message.contains("steps = 40"), "{message}");
+    std::fs::write(run.join("config.toml"), tiny().to_toml()).unwrap();
+    let mut broken = checkpoint;
+    let end = broken.len();
+    broken[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(run.join("checkpoint.safetensors"), broken).unwrap();
+    let message = train(&[job(tiny(), &run)], &options()).unwrap_err().to_string();
+    assert!(message.contains("NaN"), "{message}");
 }
 
 #[test]
@@ -238,7 +282,7 @@ fn folders_that_can_not_be_used_are_left_alone() {
 #[test]
 fn configurations_out_of_range_name_the_field() {
     type Change = fn(&mut RunConfig);
-    let changes: [(&str, Change); 9] = [
+    let changes: [(&str, Change); 15] = [
         ("train.steps", |c| c.train.steps = 0),
         ("train.learning_rate", |c| c.train.learning_rate = -1.0),
         ("train.beta2", |c| c.train.beta2 = 1.0),
@@ -248,6 +292,16 @@ fn configurations_out_of_range_name_the_field() {
         ("model.max_seq_len", |c| c.model.max_seq_len = 8),
         ("model.vocab", |c| c.model.vocab = 64),
         ("task.train_examples", |c| c.train.batch = 1000),
+        ("model.d_model", |c| c.model.d_model = usize::MAX),
+        ("model.layers", |c| c.model.layers = 1_000_000_000),
+        ("model.lambda.hidden", |c| c.model.lambda.hidden = Hidden::Width(usize::MAX)),
+        ("model.max_seq_len", |c| c.model.max_seq_len = usize::MAX),
+        ("train.batch", |c| c.train.batch = usize::MAX),
+        ("task.validation_examples", |c| {
+            c.task =
+                TaskConfig::Mqar(MqarConfig { validation_examples: usize::MAX, ..MqarConfig::default() });
+            c.model.max_seq_len = 128;
+        }),
     ];
     for (field, change) in changes {
         let mut config = tiny();

@@ -4,6 +4,7 @@ use crate::Failure;
 use clap::Args;
 use loglinear::burn::tensor::Device;
 use loglinear::train::{Interrupt, Options, ProgressMode, RunFolder};
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Where to compute.
@@ -56,9 +57,14 @@ pub struct RunsArgument {
 
 impl RunsArgument {
     pub fn find(&self) -> Result<Vec<RunFolder>, Failure> {
-        let mut folders = Vec::new();
+        let mut folders: Vec<RunFolder> = Vec::new();
+        let mut seen = HashSet::new();
         for path in &self.runs {
-            folders.extend(RunFolder::find(path)?);
+            let found = RunFolder::find(path)?;
+            // A run that is named twice counts once.
+            folders.extend(found.into_iter().filter(|run| {
+                seen.insert(run.path().canonicalize().unwrap_or_else(|_| run.path().to_owned()))
+            }));
         }
         Ok(folders)
     }

@@ -1,13 +1,13 @@
 //! `loglinear figure`.
 
 use crate::arguments::{DeviceArgument, RunsArgument};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, report};
 use clap::{Args, Subcommand};
 use loglinear::frame::{evaluations, read_parquet, run_lambda, runs};
 use loglinear::polars::prelude::{ChunkAgg, DataFrame};
 use loglinear::train::RunFolder;
 use loglinear::visualization::{
-    Figure, Quantity, accuracy_against_pairs, fenwick_partition, lambda_by_level, lambda_heatmap,
+    Cells, Figure, Quantity, accuracy_against_pairs, fenwick_partition, lambda_by_level, lambda_heatmap,
     lambda_histogram, learning_curves,
 };
 use loglinear::{Error, burn};
@@ -55,6 +55,9 @@ enum Name {
         /// Validation sequence, counted from 0.
         #[arg(long, default_value_t = 0, value_name = "N")]
         sequence: usize,
+        /// Colour every cell, as the paper does, also where the level holds nothing.
+        #[arg(long)]
+        all: bool,
     },
     /// Mean λ by level.
     Levels(FromLambda),
@@ -77,13 +80,17 @@ impl FigureCommand {
             Name::Accuracy(from) => (accuracy_against_pairs(&runs(&from.runs.find()?)?)?, from.out),
             Name::Curves(from) => (from.curves(Quantity::Accuracy)?, from.out),
             Name::Loss(from) => (from.curves(Quantity::TrainLoss)?, from.out),
-            Name::Heatmap { from, sequence } => (from.heatmap(sequence)?, from.runs.out),
+            Name::Heatmap { from, sequence, all } => {
+                let cells = if all { Cells::All } else { Cells::Present };
+                (from.heatmap(sequence, cells)?, from.runs.out)
+            }
             Name::Levels(from) => (lambda_by_level(&from.frame()?)?, from.runs.out),
             Name::Histogram(from) => (lambda_histogram(&from.frame()?)?, from.runs.out),
             Name::Partition { position, out } => (fenwick_partition(position).map_err(Failure::Usage)?, out),
         };
-        figure.save(&out)?;
-        println!("{}", out.display());
+        for file in figure.save(&out)? {
+            report::say(file.display())?;
+        }
         Ok(())
     }
 }
@@ -98,7 +105,7 @@ impl FromRuns {
 const SEQUENCES: usize = 8;
 
 impl FromLambda {
-    fn heatmap(&self, sequence: usize) -> Result<Figure, Failure> {
+    fn heatmap(&self, sequence: usize, cells: Cells) -> Result<Figure, Failure> {
         let folders = self.runs.runs.find()?;
         if folders.len() != 1 {
             let found = format!("{} run folders", folders.len());
@@ -108,9 +115,14 @@ impl FromLambda {
                 found,
             )));
         }
+        let count = folders[0].config()?.task.examples().1;
+        if sequence >= count {
+            let expected = format!("below {count}, the number of validation sequences");
+            return Err(Failure::Usage(Error::value("--sequence", expected, sequence)));
+        }
         let frame = self.of(&folders[0], sequence + 1)?;
         let run = frame.column("run").and_then(|runs| Ok(runs.str()?.get(0).unwrap_or_default().to_owned()));
-        Ok(lambda_heatmap(&frame, &run.map_err(Error::from)?, sequence)?)
+        Ok(lambda_heatmap(&frame, &run.map_err(Error::from)?, sequence, cells)?)
     }
 
     fn frame(&self) -> Result<DataFrame, Failure> {
@@ -127,15 +139,30 @@ impl FromLambda {
 
     /// λ of a run: extracted before, or now.
     fn of(&self, folder: &RunFolder, sequences: usize) -> Result<DataFrame, Failure> {
-        let file = folder.file("lambda.parquet");
-        if file.exists() {
-            let frame = read_parquet(&file)?;
-            let last = frame.column("sequence").map_err(Error::from)?.u32().map_err(Error::from)?.max();
-            if last.is_some_and(|last| last as usize >= sequences - 1) {
-                return Ok(frame);
-            }
+        if let Some(frame) = extracted(folder, sequences)? {
+            return Ok(frame);
         }
         let device: burn::tensor::Device = self.device.parse()?;
-        Ok(run_lambda(folder, sequences, None, None, &device)?)
+        let lambda = run_lambda(folder, sequences, None, None, &device);
+        Ok(lambda.map_err(|error| Error::run(folder.path(), error))?)
     }
+}
+
+/// λ that a run folder has, if it is of this run as it is now, at its trained length, and of enough
+/// sequences.
+fn extracted(folder: &RunFolder, sequences: usize) -> Result<Option<DataFrame>, Error> {
+    let file = folder.file("lambda.parquet");
+    let changed = |path: &std::path::Path| path.metadata().and_then(|file| file.modified()).ok();
+    let checkpoint = changed(&folder.file("checkpoint.safetensors"));
+    if changed(&file).is_none_or(|file| checkpoint.is_some_and(|checkpoint| checkpoint > file)) {
+        return Ok(None);
+    }
+    let frame = read_parquet(&file)?;
+    let config = folder.config()?;
+    let last =
+        |name: &str| Ok::<_, Error>(frame.column(name)?.u32()?.max().map_or(0, |last| last as usize + 1));
+    let fits = frame.column("kind")?.str()?.get(0) == Some(config.model.kind())
+        && last("position")? == config.task.task().seq_len()
+        && last("sequence")? >= sequences;
+    Ok(fits.then_some(frame))
 }

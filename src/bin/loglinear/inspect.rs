@@ -12,7 +12,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "Examples:
   loglinear eval runs/quickstart
-  loglinear eval runs/mqar/fixed-seed0 --seq-len 256")]
+  loglinear eval runs/quickstart --data-seed 1000 --examples 5000
+  loglinear eval runs/mqar/fixed-seed0 --seq-len 256   (trained with --max-seq-len 256)")]
 pub struct Eval {
     #[command(flatten)]
     runs: RunsArgument,
@@ -22,6 +23,9 @@ pub struct Eval {
     /// Sequences to evaluate on [default: the run's validation set].
     #[arg(long, value_name = "N")]
     examples: Option<usize>,
+    /// Draw the sequences under this seed instead of the validation set's: fresh data.
+    #[arg(long, value_name = "SEED")]
+    data_seed: Option<u64>,
     /// Print a JSON object a run.
     #[arg(long)]
     json: bool,
@@ -35,16 +39,21 @@ impl Eval {
         let header = ["run", "λ", "T", "accuracy", "loss (nats)", "scored positions"];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
         for folder in self.runs.find()? {
-            let config = folder.config()?;
-            let model = folder.model(None)?;
-            let task = config.task.with_seq_len(self.seq_len.unwrap_or(config.task.task().seq_len()));
-            let seq_len = task.task().seq_len();
-            if seq_len > config.model.max_seq_len {
-                let expected = format!("at most the model's max_seq_len = {}", config.model.max_seq_len);
-                return Err(Failure::Usage(Error::value("--seq-len", expected, seq_len)));
+            if !folder.has_checkpoint() {
+                eprintln!("{}: no checkpoint yet, left out", folder.path().display());
+                continue;
             }
+            let config = folder.config()?;
+            let model = folder.model(None).map_err(|error| Error::run(folder.path(), error))?;
+            let seq_len = self.seq_len.unwrap_or(config.task.task().seq_len());
+            check_seq_len(seq_len, config.model.max_seq_len)?;
+            let task = config.task.with_seq_len(seq_len);
             let examples = self.examples.unwrap_or(config.task.examples().1);
-            let data = Dataset::generate(&task, config.seed, Split::Validation, examples)?;
+            let data = match self.data_seed {
+                None => Dataset::generate(&task, config.seed, Split::Validation, examples),
+                Some(seed) => Dataset::generate(&task, seed, Split::Train, examples),
+            };
+            let data = data.map_err(Failure::Usage)?;
             let parameters = folder.checkpoint(&model, &device::plain(&on))?.parameters;
             let batch = config.train.batch;
             let result = device::enter(&on, || evaluate(&model, &parameters, &[data], batch, &on))?[0];
@@ -54,7 +63,7 @@ impl Eval {
                     "run": run, "kind": model.kind(), "seq_len": seq_len, "accuracy": result.accuracy,
                     "loss": result.loss, "scored": result.scored,
                 });
-                println!("{value}");
+                report::say(value)?;
             }
             rows.push(vec![
                 folder.path().display().to_string(),
@@ -65,11 +74,19 @@ impl Eval {
                 result.scored.to_string(),
             ]);
         }
-        if !self.json {
-            report::table(&rows);
+        if rows.len() == 1 {
+            return Err(Failure::Usage(Error::value("RUN", "a run with a checkpoint", "none")));
         }
-        Ok(())
+        if self.json { Ok(()) } else { report::table(&rows) }
     }
+}
+
+fn check_seq_len(seq_len: usize, longest: usize) -> Outcome {
+    if seq_len <= longest {
+        return Ok(());
+    }
+    let expected = format!("at most the model's max_seq_len = {longest}");
+    Err(Failure::Usage(Error::value("--seq-len", expected, seq_len)))
 }
 
 #[derive(Args)]
@@ -78,7 +95,7 @@ impl Eval {
 pub struct Lambda {
     /// Run folder.
     run: PathBuf,
-    /// File to write.
+    /// File to write; its name ends in .parquet.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Validation sequences.
@@ -94,14 +111,17 @@ pub struct Lambda {
 impl Lambda {
     pub fn run(self) -> Outcome {
         let on = self.device.parse()?;
-        if self.sequences == 0 {
-            return Err(Failure::Usage(Error::value("--sequences", "at least 1", 0)));
+        if self.out.extension().is_none_or(|ending| ending != "parquet") {
+            let expected = "a file name that ends in .parquet";
+            return Err(Failure::Usage(Error::value("--out", expected, self.out.display())));
         }
         let folder = RunFolder::open(&self.run)?;
+        if let Some(seq_len) = self.seq_len {
+            check_seq_len(seq_len, folder.config()?.model.max_seq_len)?;
+        }
         let mut frame = run_lambda(&folder, self.sequences, self.seq_len, None, &on)?;
         write_parquet(&mut frame, &self.out)?;
-        println!("{}: {} rows\n{}", self.out.display(), frame.height(), frame.head(Some(5)));
-        Ok(())
+        report::say(format_args!("{}: {} rows\n{}", self.out.display(), frame.height(), frame.head(Some(5))))
     }
 }
 
@@ -122,15 +142,14 @@ impl Info {
             _ => "cpu",
         };
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        println!("loglinear  {}", env!("CARGO_PKG_VERSION"));
-        println!("features   {features}");
-        println!("device     {}", device::name(&on));
-        println!("threads    {threads}");
-        println!("burn       0.22.1\npolars     0.55.2\nplotters   0.3.7");
-        println!("platform   {}-{}", std::env::consts::ARCH, std::env::consts::OS);
+        report::say(format_args!("loglinear  {}", env!("CARGO_PKG_VERSION")))?;
+        report::say(format_args!("features   {features}"))?;
+        report::say(format_args!("device     {}", device::name(&on)))?;
+        report::say(format_args!("threads    {threads}"))?;
+        report::say("burn       0.22.1\npolars     0.55.2\nplotters   0.3.7")?;
+        report::say(format_args!("platform   {}-{}", std::env::consts::ARCH, std::env::consts::OS))?;
         // A device that can't compute is better found here than in a training.
         let sum = loglinear::burn::tensor::Tensor::<1>::from_floats([1.0, 2.0], &device::plain(&on)).sum();
-        println!("works      {}", if sum.into_scalar::<f32>() == 3.0 { "yes" } else { "no" });
-        Ok(())
+        report::say(format_args!("works      {}", if sum.into_scalar::<f32>() == 3.0 { "yes" } else { "no" }))
     }
 }

@@ -20,11 +20,12 @@ struct Cli {
 
 const EXAMPLES: &str = "Examples:
   loglinear quickstart
-  loglinear train --lambda fixed mlp-softplus --pairs 8 --seq-len 128 --seed 0 1 2 --out runs/mqar
+  loglinear train --lambda fixed mlp-softplus --pairs 8 --seq-len 128 --max-seq-len 256 \\
+      --seed 0 1 2 --out runs/mqar
   loglinear eval runs/mqar --seq-len 256
   loglinear figure curves runs/mqar --out figures/mqar-curves
 
-Exit codes: 0 done, 1 failed or interrupted, 2 wrong usage.";
+Exit codes: 0 done, 1 failed, interrupted or diverged, 2 wrong usage.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -32,7 +33,7 @@ enum Command {
     Quickstart(quickstart::Quickstart),
     /// Train runs: one for every λ kind and seed, those of equal shapes together.
     Train(Box<train::Train>),
-    /// Evaluate trained runs on fresh data, also at other sequence lengths.
+    /// Evaluate trained runs, also at other sequence lengths and on fresh data.
     Eval(inspect::Eval),
     /// Write λ of a trained run, per layer, head, token and level, as parquet.
     Lambda(inspect::Lambda),
@@ -48,8 +49,8 @@ enum Failure {
     Usage(loglinear::Error),
     /// The work failed.
     Failed(loglinear::Error),
-    /// The user stopped it.
-    Interrupted(String),
+    /// Not every run reached its end.
+    Stopped(String),
 }
 
 impl From<loglinear::Error> for Failure {
@@ -79,7 +80,7 @@ fn main() -> ExitCode {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
-        Err(Failure::Interrupted(message)) => {
+        Err(Failure::Stopped(message)) => {
             eprintln!("{message}");
             ExitCode::FAILURE
         }

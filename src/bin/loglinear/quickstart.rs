@@ -10,7 +10,7 @@ use loglinear::polars::prelude::DataFrame;
 use loglinear::task::{MqarConfig, TaskConfig};
 use loglinear::train::{Job, ProgressMode, RunConfig, RunFolder, TrainConfig, train};
 use loglinear::visualization::{
-    Quantity, fenwick_partition, lambda_by_level, lambda_heatmap, lambda_histogram, learning_curves,
+    Cells, Quantity, fenwick_partition, lambda_by_level, lambda_heatmap, lambda_histogram, learning_curves,
 };
 use loglinear::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -65,18 +65,16 @@ impl Quickstart {
                 lambda: None,
             })
             .collect();
+        report::distinct("--seed", &self.seed).map_err(Failure::Usage)?;
         jobs.iter().try_for_each(|job| job.config.validate()).map_err(Failure::Usage)?;
         let options = self.progress.options(self.device.parse()?)?;
         let results = train(&jobs, &options)?;
-        if report::interrupted(&results) {
-            let message = "interrupted; give the same command again to go on";
-            return Err(Failure::Interrupted(message.to_owned()));
-        }
+        report::outcome(&results)?;
         let figures = self.draw(&jobs, &options.device)?;
         if self.progress.mode() != ProgressMode::Json {
-            report::results(&results);
-            println!("\nruns:    {}", self.out.display());
-            println!("figures: {}", figures.display());
+            report::results(&results)?;
+            report::say(format_args!("\nruns:    {}", self.out.display()))?;
+            report::say(format_args!("figures: {}", figures.display()))?;
         }
         Ok(())
     }
@@ -92,7 +90,7 @@ impl Quickstart {
             write_parquet(&mut lambda, folder.file("lambda.parquet"))?;
             let run = lambda.column("run")?.str()?.get(0).unwrap_or_default().to_owned();
             let name = folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-            lambda_heatmap(&lambda, &run, 0)?.save(figures.join(format!("lambda-{name}")))?;
+            lambda_heatmap(&lambda, &run, 0, Cells::Present)?.save(figures.join(format!("lambda-{name}")))?;
             all = Some(match all {
                 None => lambda,
                 Some(frame) => frame.vstack(&lambda)?,

@@ -1,19 +1,41 @@
-//! Tables for a terminal.
+//! What goes to standard output.
 
+use crate::{Failure, Outcome};
 use loglinear::train::{RunResult, Status};
+use std::io::{ErrorKind, Write};
+
+/// Prints a line. A reader that has gone away (`| head`) ends the program quietly.
+pub fn say(line: impl std::fmt::Display) -> Outcome {
+    match writeln!(std::io::stdout(), "{line}") {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => Err(Failure::Failed(loglinear::Error::io("standard output")(error))),
+    }
+}
+
+/// Checks that a flag names every value once.
+pub fn distinct<T: PartialEq + std::fmt::Debug>(flag: &str, values: &[T]) -> loglinear::Result<()> {
+    match values.iter().enumerate().find(|(i, value)| values[..*i].contains(value)) {
+        None => Ok(()),
+        Some((_, value)) => {
+            Err(loglinear::Error::value(flag, "different values", format!("{value:?} twice")))
+        }
+    }
+}
 
 /// Prints rows in aligned columns, the first row as a header.
-pub fn table(rows: &[Vec<String>]) {
+pub fn table(rows: &[Vec<String>]) -> Outcome {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for (index, row) in rows.iter().enumerate() {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        say(cells.collect::<Vec<_>>().join("  ").trim_end())?;
         if index == 0 {
-            println!("{}", widths.iter().map(|&width| "─".repeat(width)).collect::<Vec<_>>().join("  "));
+            say(widths.iter().map(|&width| "─".repeat(width)).collect::<Vec<_>>().join("  "))?;
         }
     }
+    Ok(())
 }
 
 /// A share as a percentage with one decimal, or a dash.
@@ -22,7 +44,7 @@ pub fn percent(share: Option<f64>) -> String {
 }
 
 /// A table of results: a row a run.
-pub fn results(results: &[RunResult]) {
+pub fn results(results: &[RunResult]) -> Outcome {
     let header = ["λ", "seed", "accuracy", "best", "at step", "steps", "seconds", "ended"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(results.iter().map(|result| {
@@ -37,8 +59,8 @@ pub fn results(results: &[RunResult]) {
             result.status.name().to_owned(),
         ]
     }));
-    table(&rows);
-    println!();
+    table(&rows)?;
+    say("")?;
     let mut kinds: Vec<&str> = results.iter().map(|result| result.kind.as_str()).collect();
     kinds.dedup();
     for kind in kinds {
@@ -48,16 +70,27 @@ pub fn results(results: &[RunResult]) {
             let n = best.len() as f64;
             let mean = best.iter().sum::<f64>() / n;
             let std = (best.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
-            println!(
+            say(format_args!(
                 "{kind}: best accuracy {:.1} ± {:.1} % (mean ± population std, n = {n})",
                 100.0 * mean,
                 100.0 * std
-            );
+            ))?;
         }
     }
+    Ok(())
 }
 
-/// Whether a result is that of an interrupted run.
-pub fn interrupted(results: &[RunResult]) -> bool {
-    results.iter().any(|result| result.status == Status::Interrupted)
+/// The outcome of a training by its results: interrupted and diverged runs are failures.
+pub fn outcome(results: &[RunResult]) -> Outcome {
+    let count = |status| results.iter().filter(|result| result.status == status).count();
+    if count(Status::Interrupted) > 0 {
+        return Err(Failure::Stopped("interrupted; give the same command again to go on".to_owned()));
+    }
+    match count(Status::Diverged) {
+        0 => Ok(()),
+        n => Err(Failure::Stopped(format!(
+            "{n} of {} runs diverged (loss or gradient not finite)",
+            results.len()
+        ))),
+    }
 }

@@ -167,17 +167,15 @@ impl Train {
         let options = self.progress.options(self.device.parse()?)?;
         let results = train(&jobs, &options)?;
         if self.progress.mode() != ProgressMode::Json {
-            report::results(&results);
+            report::results(&results)?;
         }
-        if report::interrupted(&results) {
-            let message = "interrupted; give the same command again to go on";
-            return Err(Failure::Interrupted(message.to_owned()));
-        }
-        Ok(())
+        report::outcome(&results)
     }
 
     /// One job for each λ kind and seed.
     fn jobs(&self) -> Result<Vec<Job>> {
+        report::distinct("--seed", &self.seed)?;
+        report::distinct("--lambda", &self.lambda)?;
         let base = match &self.config {
             Some(path) => RunConfig::read(path)?,
             None => RunConfig::default(),
