@@ -106,6 +106,6 @@ pub(super) fn region_color(region: &str) -> RGBColor {
         "answer" => ORANGE,
         "separator" => INK,
         "blank" => PURPLE,
-        _ => RGBColor(0xd9, 0xd9, 0xd9),
+        _ => RGBColor(0xb4, 0xb4, 0xb4),
     }
 }

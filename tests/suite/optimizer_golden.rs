@@ -5,7 +5,8 @@ use crate::model_golden::{CASES, model, parameters};
 use burn::tensor::{Bool, DType, Tensor, TensorData};
 use loglinear::burn;
 use loglinear::model::cross_entropy;
-use loglinear::train::{Adam, TrainConfig};
+use loglinear::random::Generator;
+use loglinear::train::{Adam, OptimizerKind, TrainConfig};
 
 fn check(dtype: DType, tolerance: f64) {
     let config = TrainConfig { clip: 0.5, learning_rate: 1e-2, ..TrainConfig::default() };
@@ -53,4 +54,65 @@ fn five_adam_steps_with_clipping_equal_pytorch_in_f64() {
 #[test]
 fn five_adam_steps_with_clipping_equal_pytorch_in_f32() {
     check(DType::F32, f32_tolerance(5e-3, 1e-2));
+}
+
+/// One step of PyTorch's Adam or AdamW on one number, written out.
+fn reference(config: &TrainConfig, state: &mut [f64; 3], gradient: f64, rate: f64, step: i32) {
+    let [value, first, second] = state;
+    let mut gradient = gradient;
+    match config.optimizer {
+        OptimizerKind::Adam => gradient += config.weight_decay * *value,
+        OptimizerKind::AdamW => *value *= 1.0 - rate * config.weight_decay,
+    }
+    *first = config.beta1 * *first + (1.0 - config.beta1) * gradient;
+    *second = config.beta2 * *second + (1.0 - config.beta2) * gradient * gradient;
+    let first = *first / (1.0 - config.beta1.powi(step));
+    let second = *second / (1.0 - config.beta2.powi(step));
+    *value -= rate * first / (second.sqrt() + config.epsilon);
+}
+
+#[test]
+fn weight_decay_clipping_and_rates_are_per_run_and_as_in_pytorch() {
+    const RUNS: usize = 3;
+    const COUNT: usize = 4;
+    let tensor = |values: Vec<f64>| {
+        Tensor::<2>::from_data(TensorData::new(values, [RUNS, COUNT]), (&device(), DType::F64))
+    };
+    for optimizer in [OptimizerKind::Adam, OptimizerKind::AdamW] {
+        let config = TrainConfig { optimizer, weight_decay: 0.1, clip: 1.0, ..TrainConfig::default() };
+        let rates = [1e-2, 3e-2, 1e-1];
+        let mut generator = Generator::new(4, "optimizer");
+        let mut draw =
+            |scale: f64| -> Vec<f64> { (0..RUNS * COUNT).map(|_| scale * generator.normal()).collect() };
+        let start = draw(1.0);
+        let mut expected: Vec<[f64; 3]> = start.iter().map(|&value| [value, 0.0, 0.0]).collect();
+        let mut parameters = tensor(start);
+        let mut adam = Adam::new(&parameters);
+        let mut alive: Tensor<1, Bool> =
+            Tensor::from_data(TensorData::new(vec![true; RUNS], [RUNS]), &device());
+        for step in 1..=6 {
+            // Run 2 meets a NaN at step 4 and stays as it was.
+            let mut gradients = draw(if step % 2 == 0 { 5.0 } else { 0.1 });
+            if step == 4 {
+                gradients[2 * COUNT] = f64::NAN;
+            }
+            for run in 0..RUNS {
+                if run == 2 && step >= 4 {
+                    continue;
+                }
+                let part = &gradients[run * COUNT..][..COUNT];
+                let norm = part.iter().map(|x| x * x).sum::<f64>().sqrt();
+                let factor = (1.0 / (norm + 1e-6)).min(1.0);
+                for (state, gradient) in expected[run * COUNT..].iter_mut().zip(part) {
+                    reference(&config, state, gradient * factor, rates[run], step);
+                }
+            }
+            let losses = Tensor::<1>::zeros([RUNS], (&device(), DType::F64));
+            let outcome = adam.step(&config, parameters, tensor(gradients), &losses, alive, &rates);
+            (parameters, alive) = (outcome.parameters, outcome.alive);
+        }
+        let expected: Vec<f64> = expected.iter().map(|state| state[0]).collect();
+        assert_close(&format!("{optimizer:?}"), &values(parameters), &expected, 1e-12);
+        assert_eq!(alive.into_data().iter::<bool>().collect::<Vec<_>>(), [true, true, false]);
+    }
 }
