@@ -27,7 +27,7 @@ pub struct StepOutcome {
     pub parameters: Tensor<2>,
     /// Gradient norm of every run before clipping, \[runs\].
     pub norms: Tensor<1>,
-    /// Which runs were updated, \[runs\]: alive before, with a finite loss and gradient now.
+    /// Which runs were updated, \[runs\]: alive before, with a finite loss, gradient and update now.
     pub alive: Tensor<1, Bool>,
 }
 
@@ -46,7 +46,7 @@ impl Adam {
     }
 
     /// Clips every run's gradient by its norm over all parameters and takes one step. Runs that
-    /// aren't alive, or whose loss or gradient isn't finite, keep parameters and moments.
+    /// aren't alive, or whose loss, gradient or update isn't finite, keep parameters and moments.
     ///
     /// `rates` has a learning rate for each run.
     pub fn step(
@@ -63,10 +63,6 @@ impl Adam {
         let dtype = parameters.dtype();
         self.steps += 1;
         let norms = gradients.clone().square().sum_dim(1).sqrt();
-        let finite = norms.clone().reshape([runs]).is_finite().bool_and(losses.clone().is_finite());
-        let alive = alive.bool_and(finite);
-        let frozen = alive.clone().bool_not().reshape([runs, 1]).expand([runs, count]);
-
         let mut gradients = gradients;
         if config.clip > 0.0 {
             let factor = (norms.clone() + CLIP_EPSILON).recip().mul_scalar(config.clip).clamp_max(1.0);
@@ -95,6 +91,11 @@ impl Adam {
         let scale = second.clone().sqrt().div_scalar(second_correction.sqrt()).add_scalar(config.epsilon);
         let updated = updated - first.clone().div(scale) * rates.div_scalar(first_correction);
 
+        // A huge rate overflows the parameters while loss and gradient are still finite.
+        let sound = updated.clone().is_finite().all_dim(1).reshape([runs]);
+        let finite = norms.clone().reshape([runs]).is_finite().bool_and(losses.clone().is_finite());
+        let alive = alive.bool_and(finite).bool_and(sound);
+        let frozen = alive.clone().bool_not().reshape([runs, 1]).expand([runs, count]);
         self.first = first.mask_where(frozen.clone(), self.first.clone());
         self.second = second.mask_where(frozen.clone(), self.second.clone());
         StepOutcome {
