@@ -44,8 +44,7 @@ pub fn plain(device: &Device) -> Device {
 }
 
 /// Runs many tensor operations in a row. For the CPU they run on a thread of the worker pool, so
-/// that each parallel operation starts without waking the pool from outside: a third of a small
-/// model's step, measured on two cores.
+/// that each parallel operation starts without waking the pool from outside.
 pub fn enter<R: Send>(device: &Device, body: impl FnOnce() -> R + Send) -> R {
     if is_cpu(device) { rayon::scope(|_| body()) } else { body() }
 }
