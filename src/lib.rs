@@ -14,6 +14,7 @@ pub mod cohort;
 pub mod device;
 mod error;
 pub mod fenwick;
+mod file;
 pub mod frame;
 mod host;
 pub mod lambda;

@@ -6,4 +6,5 @@ mod parameters;
 
 pub(crate) use layers::integers;
 pub use layers::{embedding, gelu, layer_norm, linear, linear_many, softmax, softplus};
+pub(crate) use parameters::select_runs;
 pub use parameters::{Init, Parameters, Spec};

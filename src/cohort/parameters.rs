@@ -148,15 +148,12 @@ impl Parameters {
 
     /// Row-major values of one run's parameter, by position in [`specs`](Self::specs).
     pub fn values_of(&self, index: usize, run: usize) -> Vec<f64> {
-        self.values[index].clone().inner_if_needed().narrow(0, run, 1).into_data().iter().collect()
+        plain(&self.values[index]).narrow(0, run, 1).into_data().iter().collect()
     }
 
     /// Parameters of the given runs, in the given order.
     pub fn select(&self, runs: &[usize]) -> Self {
-        let pick = |value: &Tensor<3>| {
-            let value = value.clone().inner_if_needed();
-            Tensor::cat(runs.iter().map(|&run| value.clone().narrow(0, run, 1)).collect(), 0)
-        };
+        let pick = |value: &Tensor<3>| select_runs(&plain(value), runs);
         Self { specs: self.specs.clone(), values: self.values.iter().map(pick).collect() }
     }
 
@@ -182,7 +179,7 @@ impl Parameters {
 
     /// The same values as leaves of the autodiff graph.
     pub fn require_grad(&self) -> Self {
-        let leaf = |value: &Tensor<3>| value.clone().inner_if_needed().autodiff().require_grad();
+        let leaf = |value: &Tensor<3>| plain(value).autodiff().require_grad();
         Self { specs: self.specs.clone(), values: self.values.iter().map(leaf).collect() }
     }
 
@@ -199,7 +196,7 @@ impl Parameters {
 
     /// All parameters as one matrix [runs, parameters].
     pub fn flatten(&self) -> Tensor<2> {
-        let flat = self.values.iter().map(|value| value.clone().inner_if_needed().flatten::<2>(1, 2));
+        let flat = self.values.iter().map(|value| plain(value).flatten::<2>(1, 2));
         Tensor::cat(flat.collect(), 1)
     }
 
@@ -223,12 +220,12 @@ fn tensor(values: Vec<f64>, runs: usize, spec: &Spec, device: &Device, dtype: DT
 }
 
 /// A tensor outside the autodiff graph, wherever it is now.
-trait InnerIfNeeded {
-    fn inner_if_needed(self) -> Self;
+fn plain<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
+    let tensor = tensor.clone();
+    if tensor.is_autodiff() { tensor.inner() } else { tensor }
 }
 
-impl<const D: usize> InnerIfNeeded for Tensor<D> {
-    fn inner_if_needed(self) -> Self {
-        if self.is_autodiff() { self.inner() } else { self }
-    }
+/// The given runs of a tensor whose first axis is the run, in the given order.
+pub(crate) fn select_runs<const D: usize>(tensor: &Tensor<D>, runs: &[usize]) -> Tensor<D> {
+    Tensor::cat(runs.iter().map(|&run| tensor.clone().narrow(0, run, 1)).collect(), 0)
 }

@@ -1,5 +1,6 @@
 //! Frames on disk.
 
+use crate::file::write_atomically;
 use crate::{Error, Result};
 use polars::prelude::{DataFrame, ParquetReader, ParquetWriter, SerReader};
 use std::fs::File;
@@ -16,16 +17,9 @@ pub fn write_parquet(frame: &mut DataFrame, path: impl AsRef<Path>) -> Result<()
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(Error::io(parent))?;
     }
-    let temporary = path.with_extension("parquet.tmp");
-    let written = File::create(&temporary).map_err(Error::io(path)).and_then(|file| {
-        ParquetWriter::new(file).finish(frame)?;
-        std::fs::rename(&temporary, path).map_err(Error::io(path))
-    });
-    if written.is_err() {
-        // Nothing of a failed write is kept; that it may not exist is no second failure.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    let mut content = Vec::new();
+    ParquetWriter::new(&mut content).finish(frame)?;
+    write_atomically(path, &content)
 }
 
 /// Reads a parquet file.

@@ -23,6 +23,8 @@ pub struct Dataset {
     tokens: Vec<i32>,
     targets: Vec<i32>,
     regions: Vec<Region>,
+    /// The last epoch asked for, and its order.
+    shuffled: Option<(usize, Vec<usize>)>,
 }
 
 /// Tokens and targets of one step for all runs of a cohort, each [runs, batch, time].
@@ -73,6 +75,7 @@ impl Dataset {
             tokens: Vec::with_capacity(size),
             targets: Vec::with_capacity(size),
             regions: Vec::with_capacity(size),
+            shuffled: None,
         };
         for _ in 0..count {
             let Example { tokens, targets, regions } = task.task().example(&mut generator);
@@ -118,15 +121,24 @@ impl Dataset {
     /// # Errors
     ///
     /// If the batch is larger than the data set.
-    pub fn order(&self, step: usize, batch: usize) -> Result<Vec<usize>> {
+    pub fn order(&mut self, step: usize, batch: usize) -> Result<Vec<usize>> {
         let per_epoch = self.len() / batch.max(1);
         if per_epoch == 0 || batch == 0 {
             let expected = format!("1 to {} (the number of training sequences)", self.len());
             return Err(Error::value("train.batch", expected, batch));
         }
-        let mut order: Vec<usize> = (0..self.len()).collect();
-        Generator::new(self.seed, &format!("order/{}", step / per_epoch)).shuffle(&mut order);
-        Ok(order[step % per_epoch * batch..][..batch].to_vec())
+        let epoch = step / per_epoch;
+        let order = match self.shuffled.take() {
+            Some((at, order)) if at == epoch => order,
+            _ => {
+                let mut order: Vec<usize> = (0..self.len()).collect();
+                Generator::new(self.seed, &format!("order/{epoch}")).shuffle(&mut order);
+                order
+            }
+        };
+        let indices = order[step % per_epoch * batch..][..batch].to_vec();
+        self.shuffled = Some((epoch, order));
+        Ok(indices)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The loop: runs of equal shapes as one batched program.
 
 use super::checkpoint::Progress;
+use super::folder::RunWriter;
 use super::learn::{Options, Run};
 use super::progress::ProgressReport;
 use super::{Adam, Checkpoint, MetricsRow, RunConfig, RunResult, Status, evaluate};
@@ -31,10 +32,14 @@ pub(super) struct Cohort {
 
 /// What is kept of a run besides tensors and data.
 struct Member {
-    run: Run,
+    /// Place among the jobs.
+    index: usize,
+    config: RunConfig,
+    writer: RunWriter,
     progress: Progress,
+    /// Milliseconds of training before this process.
+    before: u64,
     last: Option<MetricsRow>,
-    loss_sum: f64,
     gradient_norm: f64,
 }
 
@@ -49,21 +54,26 @@ struct Unread {
 impl Cohort {
     /// Stacks runs of one shape that stand at the same step.
     pub(super) fn new(runs: Vec<Run>, on: &Device) -> Result<Self> {
-        let states: Vec<Checkpoint> = runs.iter().map(|run| run.state.clone()).collect();
-        let (parameters, adam) = Checkpoint::stack(&states)?;
         let device = device::plain(on);
         let size = runs.len();
         let model = runs[0].model.clone();
+        let (mut members, mut states) = (Vec::new(), Vec::new());
         let (mut train, mut validation) = (Vec::new(), Vec::new());
-        let member = |mut run: Run| {
-            train.push(std::mem::take(&mut run.train));
-            validation.push(std::mem::take(&mut run.validation));
-            let progress = run.state.progress.clone();
-            let loss_sum = f64::from_bits(progress.loss_sum);
-            let last = run.writer.folder.metrics()?.pop().filter(|row| row.step == progress.step);
-            Ok(Member { run, progress, last, loss_sum, gradient_norm: f64::NAN })
-        };
-        let members = runs.into_iter().map(member).collect::<Result<_>>()?;
+        for run in runs {
+            members.push(Member {
+                index: run.index,
+                config: run.config,
+                writer: run.writer,
+                before: run.state.progress.milliseconds,
+                progress: run.state.progress.clone(),
+                last: run.last,
+                gradient_norm: f64::NAN,
+            });
+            states.push(run.state);
+            train.push(run.train);
+            validation.push(run.validation);
+        }
+        let (parameters, adam) = Checkpoint::stack(&states)?;
         Ok(Self {
             members,
             train,
@@ -81,7 +91,7 @@ impl Cohort {
 
     /// Trains to the end of every run, or until the interrupt. Yields each run's index and result.
     pub(super) fn train(mut self, options: &Options) -> Result<Vec<(usize, RunResult)>> {
-        let config = self.members[0].run.config.clone();
+        let config = self.members[0].config.clone();
         let label = format!("{} {} ×{}", config.task.name(), self.model.kind(), self.size);
         let mut report = ProgressReport::new(options.progress, label, self.adam.steps, config.train.steps);
         let mut results = Vec::new();
@@ -119,7 +129,7 @@ impl Cohort {
     fn step(&mut self, config: &RunConfig) -> Result<()> {
         let step = self.adam.steps;
         let batch = config.train.batch;
-        let order: Vec<_> = self.train.iter().map(|set| set.order(step, batch)).collect::<Result<_>>()?;
+        let order: Vec<_> = self.train.iter_mut().map(|set| set.order(step, batch)).collect::<Result<_>>()?;
         let batch = Batch::stack(&self.train, &order, &self.device);
         let leaves = self.parameters.require_grad();
         let losses = cross_entropy(self.model.forward(&leaves, batch.tokens)?, batch.targets)?;
@@ -127,7 +137,7 @@ impl Cohort {
         let gradients = leaves.take_gradients(&mut gradients);
         let losses = losses.inner();
         let rates: Vec<f64> =
-            self.members.iter().map(|member| member.run.config.train.learning_rate_at(step)).collect();
+            self.members.iter().map(|member| member.config.train.learning_rate_at(step)).collect();
         let flat = self.parameters.flatten();
         let outcome = self.adam.step(&config.train, flat, gradients, &losses, self.alive.clone(), &rates);
         self.parameters = self.parameters.unflatten(outcome.parameters);
@@ -154,7 +164,7 @@ impl Cohort {
                 if alive[i] {
                     member.progress.step = step;
                     member.progress.loss_count += 1;
-                    member.loss_sum += losses[i];
+                    member.progress.loss_sum += losses[i];
                     member.gradient_norm = norms[i];
                     living = (living.0 + 1, living.1 + losses[i]);
                 } else {
@@ -181,8 +191,8 @@ impl Cohort {
         for (i, evaluation) in evaluations.iter().enumerate() {
             let member = &mut self.members[i];
             let progress = &mut member.progress;
-            if progress.best_step == 0 || evaluation.accuracy > f64::from_bits(progress.best_accuracy) {
-                progress.best_accuracy = evaluation.accuracy.to_bits();
+            if progress.best_step == 0 || evaluation.accuracy > progress.best_accuracy {
+                progress.best_accuracy = evaluation.accuracy;
                 progress.best_step = step;
             }
             let row = MetricsRow {
@@ -190,18 +200,18 @@ impl Cohort {
                 train_loss: if progress.loss_count == 0 {
                     f64::NAN
                 } else {
-                    member.loss_sum / progress.loss_count as f64
+                    progress.loss_sum / progress.loss_count as f64
                 },
                 validation_loss: evaluation.loss,
                 accuracy: evaluation.accuracy,
-                best_accuracy: f64::from_bits(progress.best_accuracy),
-                learning_rate: member.run.config.train.learning_rate_at(step.saturating_sub(1)),
+                best_accuracy: progress.best_accuracy,
+                learning_rate: member.config.train.learning_rate_at(step.saturating_sub(1)),
                 gradient_norm: member.gradient_norm,
-                seconds: (member.run.state.progress.milliseconds + seconds) as f64 / 1e3,
+                seconds: (member.before + seconds) as f64 / 1e3,
             };
-            (progress.loss_count, member.loss_sum) = (0, 0.0);
-            member.run.writer.append(&row)?;
-            report.evaluated(member.run.writer.folder.path(), &row);
+            (progress.loss_count, progress.loss_sum) = (0, 0.0);
+            member.writer.append(&row)?;
+            report.evaluated(member.writer.folder.path(), &row);
             member.last = Some(row);
         }
         report.accuracy(evaluations.iter().map(|e| e.accuracy).sum::<f64>() / evaluations.len() as f64);
@@ -237,9 +247,8 @@ impl Cohort {
     fn checkpoint(&mut self, i: usize) -> Result<()> {
         let elapsed = self.milliseconds();
         let member = &mut self.members[i];
-        member.progress.milliseconds = member.run.state.progress.milliseconds + elapsed;
-        member.progress.loss_sum = member.loss_sum.to_bits();
-        let path = member.run.writer.folder.file("checkpoint.safetensors");
+        member.progress.milliseconds = member.before + elapsed;
+        let path = member.writer.folder.file("checkpoint.safetensors");
         Checkpoint::write(&path, &self.parameters, &self.adam, i, &member.progress)
     }
 
@@ -259,16 +268,15 @@ impl Cohort {
                 self.checkpoint(i)?;
             }
             let (index, result) = self.result(i, status(i));
-            let writer = &self.members[i].run.writer;
+            let writer = &self.members[i].writer;
             writer.finish(&result)?;
             report.ended(writer.folder.path(), &result);
             results.push((index, result));
         }
         let kept: Vec<usize> = (0..self.members.len()).filter(|i| !ended.contains(i)).collect();
-        let mut keep = (0..self.members.len()).map(|i| !ended.contains(&i)).collect::<Vec<_>>().into_iter();
-        self.members.retain(|_| keep.next().unwrap_or(false));
-        self.train = kept.iter().map(|&i| std::mem::take(&mut self.train[i])).collect();
-        self.validation = kept.iter().map(|&i| std::mem::take(&mut self.validation[i])).collect();
+        retain(&mut self.members, &kept);
+        retain(&mut self.train, &kept);
+        retain(&mut self.validation, &kept);
         if !kept.is_empty() {
             self.parameters = self.parameters.select(&kept);
             self.adam = self.adam.select(&kept);
@@ -278,28 +286,34 @@ impl Cohort {
     }
 
     fn result(&self, i: usize, status: Status) -> (usize, RunResult) {
-        let Member { run, progress, last, .. } = &self.members[i];
+        let Member { index, config, progress, before, last, .. } = &self.members[i];
         let evaluated = progress.best_step > 0;
         let result = RunResult {
             status,
             kind: self.model.kind(),
-            seed: run.config.seed,
+            seed: config.seed,
             steps: progress.step,
             accuracy: last.as_ref().map(|row| row.accuracy),
-            best_accuracy: evaluated.then(|| f64::from_bits(progress.best_accuracy)),
+            best_accuracy: evaluated.then_some(progress.best_accuracy),
             best_step: evaluated.then_some(progress.best_step),
             validation_loss: last.as_ref().map(|row| row.validation_loss),
-            seconds: (run.state.progress.milliseconds + self.milliseconds()) as f64 / 1e3,
+            seconds: (before + self.milliseconds()) as f64 / 1e3,
             cohort: self.size,
             device: device::name(&self.device),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        (run.index, result)
+        (*index, result)
     }
 
     fn milliseconds(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// Keeps the items at the given places, which are in order.
+fn retain<T>(items: &mut Vec<T>, kept: &[usize]) {
+    let mut place = 0..;
+    items.retain(|_| place.next().is_some_and(|place| kept.contains(&place)));
 }
 
 fn everyone(runs: usize, device: &Device) -> Tensor<1, Bool> {

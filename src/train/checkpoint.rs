@@ -3,34 +3,49 @@
 
 use super::Adam;
 use crate::cohort::{Parameters, Spec};
+use crate::file::write_atomically;
 use crate::{Error, Result};
 use burn::tensor::{DType, Device, Tensor};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
 use std::path::Path;
 
 const FIRST: &str = "optimizer.first.";
 const SECOND: &str = "optimizer.second.";
 const STATE: &str = "loglinear.state";
 
-/// Where a run stands, besides its parameters and moments. Floats are kept as bits, so that a
+/// Where a run stands, besides its parameters and moments. Floats are written as bits, so that a
 /// resumed run repeats an uninterrupted one exactly.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Optimiser steps taken.
     pub step: usize,
-    /// Bits of the best validation accuracy so far.
-    pub best_accuracy: u64,
+    /// Best validation accuracy so far.
+    #[serde(with = "bits")]
+    pub best_accuracy: f64,
     /// Step of the best accuracy.
     pub best_step: usize,
-    /// Bits of the sum of training losses since the last evaluation.
-    pub loss_sum: u64,
+    /// Sum of training losses since the last evaluation.
+    #[serde(with = "bits")]
+    pub loss_sum: f64,
     /// Number of those losses.
     pub loss_count: usize,
     /// Milliseconds of training so far.
     pub milliseconds: u64,
+}
+
+/// A float as the integer that has its bits.
+mod bits {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, output: S) -> Result<S::Ok, S::Error> {
+        output.serialize_u64(value.to_bits())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<f64, D::Error> {
+        u64::deserialize(input).map(f64::from_bits)
+    }
 }
 
 /// One run's checkpoint.
@@ -52,18 +67,15 @@ impl Checkpoint {
     ///
     /// If the file can't be written; an older checkpoint is still there then.
     pub fn write(path: &Path, parameters: &Parameters, adam: &Adam, run: usize, at: &Progress) -> Result<()> {
-        let moments =
-            |flat: &Tensor<2>| -> Vec<f32> { flat.clone().narrow(0, run, 1).into_data().iter().collect() };
-        let (first, second) = (moments(&adam.first), moments(&adam.second));
         let mut arrays: Vec<(String, &[usize], Vec<u8>)> = Vec::new();
-        let mut start = 0;
-        for (index, spec) in parameters.specs().iter().enumerate() {
-            let range = start..start + spec.count();
-            start = range.end;
-            let values: Vec<f32> = parameters.values_of(index, run).into_iter().map(|x| x as f32).collect();
-            arrays.push((spec.name.clone(), &spec.shape, bytes(&values)));
-            arrays.push((format!("{FIRST}{}", spec.name), &spec.shape, bytes(&first[range.clone()])));
-            arrays.push((format!("{SECOND}{}", spec.name), &spec.shape, bytes(&second[range])));
+        for (prefix, flat) in [("", &parameters.flatten()), (FIRST, &adam.first), (SECOND, &adam.second)] {
+            let values: Vec<f32> = flat.clone().narrow(0, run, 1).into_data().iter().collect();
+            let mut rest = values.as_slice();
+            for spec in parameters.specs() {
+                let (values, others) = rest.split_at(spec.count());
+                rest = others;
+                arrays.push((format!("{prefix}{}", spec.name), &spec.shape, bytes(values)));
+            }
         }
         let failed =
             |error: &dyn std::fmt::Display| Error::format(path, format!("can't be encoded: {error}"));
@@ -137,21 +149,4 @@ impl Checkpoint {
 
 fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-/// Writes a file so that a reader sees the old content or the new, whatever happens in between.
-pub(super) fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
-    let temporary = path.with_extension("tmp");
-    let write = || {
-        let mut file = std::fs::File::create(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        // The rename itself is durable only once its folder is synced.
-        match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => std::fs::File::open(parent)?.sync_all(),
-            None => Ok(()),
-        }
-    };
-    write().map_err(Error::io(path))
 }

@@ -8,8 +8,8 @@
 //! lambda.parquet          λ on given tokens, if it was captured
 //! ```
 
-use super::checkpoint::write_atomically;
 use super::{Checkpoint, MetricsRow, RunConfig, RunResult};
+use crate::file::write_atomically;
 use crate::lambda::LambdaMap;
 use crate::model::RecallModel;
 use crate::{Error, Result};
@@ -205,14 +205,15 @@ impl RunWriter {
         File::options().create(true).append(true).open(&path).map_err(Error::io(&path))
     }
 
-    /// Drops rows past `step`, which a run resumed from there writes again.
-    pub(super) fn rewind(&mut self, step: usize) -> Result<()> {
+    /// Drops rows past `step`, which a run resumed from there writes again. Returns the row of `step`.
+    pub(super) fn rewind(&mut self, step: usize) -> Result<Option<MetricsRow>> {
         // The very bytes: a number that is read and written again may change in its last digit.
-        let rows = self.folder.metrics_lines()?.into_iter();
-        let text: Vec<u8> = rows.filter(|(row, _)| row.step <= step).flat_map(|(_, line)| line).collect();
+        let mut kept = self.folder.metrics_lines()?;
+        kept.retain(|(row, _)| row.step <= step);
+        let text: Vec<u8> = kept.iter().flat_map(|(_, line)| line).copied().collect();
         write_atomically(&self.folder.file("metrics.jsonl"), &text)?;
         self.metrics = Self::appendable(&self.folder)?;
-        Ok(())
+        Ok(kept.pop().map(|(row, _)| row).filter(|row| row.step == step))
     }
 
     /// Appends a row and flushes it.

@@ -3,7 +3,7 @@
 use super::batched::Cohort;
 use super::checkpoint::Progress;
 use super::folder::RunWriter;
-use super::{Adam, Checkpoint, Interrupt, ProgressMode, RunConfig, RunResult};
+use super::{Adam, Checkpoint, Interrupt, MetricsRow, ProgressMode, RunConfig, RunResult};
 use crate::cohort::Parameters;
 use crate::device;
 use crate::lambda::LambdaMap;
@@ -11,7 +11,7 @@ use crate::model::RecallModel;
 use crate::task::{Dataset, Split};
 use crate::{Error, Result};
 use burn::tensor::{DType, Device};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// One run to train.
@@ -23,6 +23,14 @@ pub struct Job {
     pub folder: PathBuf,
     /// A λ map of the reader's own, if `config.model.lambda.custom` names one.
     pub lambda: Option<Arc<dyn LambdaMap>>,
+}
+
+impl Job {
+    /// A run with a built-in λ map, in a folder of `out` that is named after its kind and seed.
+    pub fn under(out: &Path, config: RunConfig) -> Self {
+        let folder = out.join(format!("{}-seed{}", config.model.kind(), config.seed));
+        Self { config, folder, lambda: None }
+    }
 }
 
 /// How to train.
@@ -95,6 +103,8 @@ pub(super) struct Run {
     pub(super) model: RecallModel,
     pub(super) writer: RunWriter,
     pub(super) state: Checkpoint,
+    /// Row of metrics of the state's step, if it was an evaluation.
+    pub(super) last: Option<MetricsRow>,
     pub(super) train: Dataset,
     pub(super) validation: Dataset,
 }
@@ -131,7 +141,7 @@ impl Run {
             let adam = Adam::new(&parameters.flatten());
             Checkpoint { parameters, adam, progress: Progress::default() }
         };
-        writer.rewind(state.progress.step)?;
+        let last = writer.rewind(state.progress.step)?;
         let (train, validation) = config.task.examples();
         let data = |split, count| Dataset::generate(&config.task, config.seed, split, count);
         Ok(Self {
@@ -140,6 +150,7 @@ impl Run {
             model,
             writer,
             state,
+            last,
             train: data(Split::Train, train)?,
             validation: data(Split::Validation, validation)?,
             config,

@@ -1,6 +1,7 @@
 //! Adam and AdamW with per-run global clipping, on a cohort's parameters as one matrix.
 
 use super::{OptimizerKind, TrainConfig};
+use crate::cohort::select_runs;
 use burn::tensor::{Bool, Tensor, TensorData};
 
 /// PyTorch's `clip_grad_norm_` adds this to the norm that it divides by.
@@ -39,9 +40,7 @@ impl Adam {
 
     /// Moments of some runs.
     pub fn select(&self, runs: &[usize]) -> Self {
-        let pick = |moments: &Tensor<2>| {
-            Tensor::cat(runs.iter().map(|&run| moments.clone().narrow(0, run, 1)).collect(), 0)
-        };
+        let pick = |moments| select_runs(moments, runs);
         Self { first: pick(&self.first), second: pick(&self.second), steps: self.steps }
     }
 

@@ -124,8 +124,8 @@ const RECORDED: [i32; 8] = [27, 76, 57, 124, 38, 107, 45, 102];
 
 #[test]
 fn an_epoch_visits_every_sequence_once_in_an_order_of_its_own() {
-    let set = Dataset::generate(&TaskConfig::default(), 0, Split::Train, 40).unwrap();
-    let epoch = |first: usize| -> Vec<usize> {
+    let mut set = Dataset::generate(&TaskConfig::default(), 0, Split::Train, 40).unwrap();
+    let mut epoch = |first: usize| -> Vec<usize> {
         (first..first + 4).flat_map(|step| set.order(step, 10).unwrap()).collect()
     };
     let (one, two) = (epoch(0), epoch(4));

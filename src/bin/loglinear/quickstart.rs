@@ -59,11 +59,7 @@ impl Quickstart {
         let jobs: Vec<Job> = LambdaKind::ALL
             .iter()
             .flat_map(|&kind| self.seed.iter().map(move |&seed| (kind, seed)))
-            .map(|(kind, seed)| Job {
-                config: config(kind, seed, self.steps),
-                folder: self.out.join(format!("{}-seed{seed}", kind.name())),
-                lambda: None,
-            })
+            .map(|(kind, seed)| Job::under(&self.out, config(kind, seed, self.steps)))
             .collect();
         report::distinct("--seed", &self.seed).map_err(Failure::Usage)?;
         jobs.iter().try_for_each(|job| job.config.validate()).map_err(Failure::Usage)?;

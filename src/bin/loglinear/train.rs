@@ -197,8 +197,7 @@ impl Train {
                 config.seed = seed;
                 config.model.lambda.kind = kind;
                 config.validate()?;
-                let folder = self.out.join(format!("{}-seed{seed}", config.model.kind()));
-                jobs.push(Job { config, folder, lambda: None });
+                jobs.push(Job::under(&self.out, config));
             }
         }
         Ok(jobs)
