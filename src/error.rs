@@ -82,6 +82,18 @@ impl Error {
         Self::Value { argument: argument.into(), expected: expected.into(), found: found.to_string() }
     }
 
+    /// Checks that a size lies in a range.
+    pub(crate) fn check_range(
+        argument: &str,
+        value: usize,
+        range: std::ops::RangeInclusive<usize>,
+    ) -> Result<()> {
+        if range.contains(&value) {
+            return Ok(());
+        }
+        Err(Self::value(argument, format!("{} to {}", range.start(), range.end()), value))
+    }
+
     /// An input/output error with the path it happened at.
     pub fn io(path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.as_ref().to_owned();

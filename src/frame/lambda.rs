@@ -52,6 +52,27 @@ pub fn run_lambda(
     capture_lambda(&run_name(folder), &model, &parameters, &data, &device)
 }
 
+/// λ of several runs in one frame, one below the other.
+///
+/// # Errors
+///
+/// If there is no frame, or their columns differ.
+pub fn stack_lambda(frames: impl IntoIterator<Item = DataFrame>) -> Result<DataFrame> {
+    let mut frames = frames.into_iter();
+    let first = frames.next().ok_or_else(|| Error::value("frames of λ", "at least one", 0))?;
+    frames.try_fold(first, |all, frame| Ok(all.vstack(&frame)?))
+}
+
+/// Name of the run that a frame of λ is of, or starts with.
+///
+/// # Errors
+///
+/// If the frame has no row or no column `run`.
+pub fn first_run(lambda: &DataFrame) -> Result<String> {
+    let name = lambda.column("run")?.str()?.get(0);
+    name.map(str::to_owned).ok_or_else(|| Error::value("frame of λ", "at least one row", 0))
+}
+
 /// λ of one run on given sequences, with columns
 ///
 /// | column | meaning |

@@ -5,7 +5,7 @@ mod lambda;
 mod parquet;
 mod runs;
 
-pub use lambda::{capture_lambda, run_lambda};
+pub use lambda::{capture_lambda, first_run, run_lambda, stack_lambda};
 pub use parquet::{read_parquet, write_parquet};
 pub use runs::{evaluations, runs};
 

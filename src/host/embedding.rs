@@ -1,5 +1,6 @@
 //! Embedding look-up on the CPU.
 
+use super::linear::dims;
 use super::{Contiguous, HostOp, HostTensor, Scalar, tensor, with_scalar};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ impl HostOp<1> for Embedding {
 }
 
 fn forward<S: Scalar>(tokens: &[usize], table: &HostTensor) -> HostTensor {
-    let [runs, vocab, dim] = table.layout().shape().dims();
+    let [runs, vocab, dim] = dims(table);
     let table = Contiguous::new(table);
     let table = table.slice::<S>();
     let rows = tokens.len() / runs.max(1);
@@ -39,7 +40,7 @@ fn forward<S: Scalar>(tokens: &[usize], table: &HostTensor) -> HostTensor {
 }
 
 fn backward<S: Scalar>(tokens: &[usize], table: &HostTensor, grad: &HostTensor) -> HostTensor {
-    let [runs, vocab, dim] = table.layout().shape().dims();
+    let [runs, vocab, dim] = dims(table);
     let grad = Contiguous::new(grad);
     let grad = grad.slice::<S>();
     let rows = tokens.len() / runs.max(1);

@@ -50,7 +50,7 @@ impl HostOp<3> for Affine {
     }
 }
 
-fn dims(tensor: &HostTensor) -> [usize; 3] {
+pub(super) fn dims(tensor: &HostTensor) -> [usize; 3] {
     tensor.layout().shape().dims()
 }
 

@@ -1,7 +1,8 @@
 //! Cross-entropy over scored positions on the CPU.
 
-use super::linear::sum_over_blocks;
-use super::{Contiguous, HostOp, HostTensor, Scalar, sum, tensor, vectorised, with_scalar};
+use super::linear::{dims, sum_over_blocks};
+use super::softmax::exponentials;
+use super::{Contiguous, HostOp, HostTensor, Scalar, tensor, vectorised, with_scalar};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -28,18 +29,8 @@ impl HostOp<1> for CrossEntropy {
     }
 }
 
-/// Writes exp(x − max) of a row and returns its sum and maximum.
-#[inline(always)]
-fn exponentials<S: Scalar>(logits: &[S], out: &mut [S]) -> (S, S) {
-    let max = logits.iter().fold(logits[0], |max, &x| max.max_of(x));
-    for (out, &x) in out.iter_mut().zip(logits) {
-        *out = (x - max).exp_fast();
-    }
-    (sum(out), max)
-}
-
 fn forward<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor) -> HostTensor {
-    let [runs, rows, vocab] = logits.layout().shape().dims();
+    let [runs, rows, vocab] = dims(logits);
     let logits = Contiguous::new(logits);
     let logits = logits.slice::<S>();
     let totals = sum_over_blocks(runs, rows, 1, |first, block, total: &mut [f64]| {
@@ -59,7 +50,7 @@ fn forward<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor) -> HostTen
 }
 
 fn backward<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor, grad: &HostTensor) -> HostTensor {
-    let [runs, rows, vocab] = logits.layout().shape().dims();
+    let [runs, rows, vocab] = dims(logits);
     let (logits, grad) = (Contiguous::new(logits), Contiguous::new(grad));
     let logits = logits.slice::<S>();
     let weights: Vec<S> =

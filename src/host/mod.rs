@@ -36,7 +36,7 @@ pub(crate) type HostTensor = FlexTensor;
 ///
 /// The inputs are saved for the backward pass, which recomputes what else it needs: an operation
 /// keeps no more memory alive than its arguments.
-pub(crate) trait HostOp<const N: usize>: Clone + Debug + Send + 'static {
+pub(crate) trait HostOp<const N: usize>: Debug + Send + 'static {
     /// Output of the operation.
     fn forward(&self, inputs: &[HostTensor; N]) -> HostTensor;
 
@@ -58,7 +58,6 @@ pub(crate) fn applies<const D: usize>(tensor: &Tensor<D>) -> bool {
 }
 
 /// A host tensor with or without its place in the autodiff graph.
-#[derive(Clone)]
 pub(crate) enum Operand {
     Plain(HostTensor),
     Graph(FloatTensor<Autodiff<Flex>>),

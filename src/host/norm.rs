@@ -1,6 +1,6 @@
 //! Layer normalisation on the CPU, alone or fused with the residual sum before it.
 
-use super::linear::{BLOCK, map_blocks};
+use super::linear::{BLOCK, dims, map_blocks};
 use super::{Contiguous, HostOp, HostTensor, Scalar, dot, sum, tensor, vectorised, with_scalar};
 use rayon::prelude::*;
 
@@ -46,10 +46,6 @@ impl HostOp<4> for AddLayerNorm {
         let [x, weight, bias] = with_scalar!(x, backward(self.epsilon, x, Some(residual), weight, &grad));
         [Some(x.clone()), Some(x), Some(weight), Some(bias)]
     }
-}
-
-fn dims(tensor: &HostTensor) -> [usize; 3] {
-    tensor.layout().shape().dims()
 }
 
 /// Writes (x + residual − mean) / std of one row into `out` and returns 1 / std.

@@ -20,14 +20,20 @@ impl HostOp<1> for Softmax {
     }
 }
 
-/// Writes the softmax of a row.
+/// Writes exp(x − max) of a row and returns its sum and maximum.
 #[inline(always)]
-fn normalise<S: Scalar>(x: &[S], out: &mut [S]) {
+pub(super) fn exponentials<S: Scalar>(x: &[S], out: &mut [S]) -> (S, S) {
     let max = x.iter().fold(x[0], |max, &x| max.max_of(x));
     for (out, &x) in out.iter_mut().zip(x) {
         *out = (x - max).exp_fast();
     }
-    let scale = S::ONE / sum(out);
+    (sum(out), max)
+}
+
+/// Writes the softmax of a row.
+#[inline(always)]
+fn normalise<S: Scalar>(x: &[S], out: &mut [S]) {
+    let scale = S::ONE / exponentials(x, out).0;
     for out in out {
         *out *= scale;
     }

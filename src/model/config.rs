@@ -84,9 +84,7 @@ impl RecallConfig {
             ("model.max_seq_len", self.max_seq_len, 1 << 24),
             ("model.lambda.hidden", self.lambda.hidden.width(self.levels()), 1 << 14),
         ] {
-            if !(1..=most).contains(&value) {
-                return Err(Error::value(field, format!("1 to {most}"), value));
-            }
+            Error::check_range(field, value, 1..=most)?;
         }
         if !self.d_model.is_multiple_of(self.heads) {
             let expected = format!("a divisor of d_model = {}", self.d_model);

@@ -56,10 +56,7 @@ impl Default for CopyingConfig {
 impl Task for CopyingConfig {
     fn validate(&self) -> Result<()> {
         super::check_seq_len(self.seq_len)?;
-        let limit = DATA.count();
-        if self.data_tokens == 0 || self.data_tokens > limit {
-            return Err(Error::value("task.data_tokens", format!("1 to {limit}"), self.data_tokens));
-        }
+        Error::check_range("task.data_tokens", self.data_tokens, 1..=DATA.count())?;
         let least = 2 * self.data_tokens + 1;
         if self.seq_len < least {
             let expected = format!("at least {least} (data, separator and blanks)");

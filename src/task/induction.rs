@@ -1,6 +1,6 @@
 //! Induction: one association, asked for at the end.
 
-use super::{Example, Region, Task};
+use super::{Example, MOST_TOKENS, Region, Task};
 use crate::random::Generator;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,8 @@ impl Default for InductionConfig {
 impl Task for InductionConfig {
     fn validate(&self) -> Result<()> {
         super::check_seq_len(self.seq_len)?;
-        if !(4..=1 << 20).contains(&self.vocab) {
-            let expected = format!("4 (trigger and two patterns) to {}", 1 << 20);
+        if !(4..=MOST_TOKENS).contains(&self.vocab) {
+            let expected = format!("4 (trigger and two patterns) to {MOST_TOKENS}");
             return Err(Error::value("task.vocab", expected, self.vocab));
         }
         if self.seq_len < 5 {

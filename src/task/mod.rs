@@ -90,6 +90,9 @@ impl Example {
 /// Longest sequence that a task draws.
 const LONGEST: usize = 1 << 24;
 
+/// Largest vocabulary of a task.
+const MOST_TOKENS: usize = 1 << 20;
+
 fn check_seq_len(seq_len: usize) -> Result<()> {
     if seq_len <= LONGEST {
         Ok(())

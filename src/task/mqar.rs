@@ -1,6 +1,6 @@
 //! MQAR: multi-query associative recall.
 
-use super::{Example, Region, Task};
+use super::{Example, MOST_TOKENS, Region, Task};
 use crate::random::Generator;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,8 @@ impl Task for MqarConfig {
     fn validate(&self) -> Result<()> {
         let Self { seq_len, pairs, vocab, .. } = *self;
         super::check_seq_len(self.seq_len)?;
-        if vocab > 1 << 20 {
-            return Err(Error::value("task.vocab", format!("at most {}", 1 << 20), vocab));
+        if vocab > MOST_TOKENS {
+            return Err(Error::value("task.vocab", format!("at most {MOST_TOKENS}"), vocab));
         }
         if vocab < 4 {
             return Err(Error::value("task.vocab", "at least 4 (one key, one value)", vocab));

@@ -119,9 +119,7 @@ impl TrainConfig {
             ("train.batch", self.batch, 1 << 20),
             ("train.eval_every", self.eval_every, 1 << 40),
         ] {
-            if !(1..=most).contains(&value) {
-                return Err(Error::value(field, format!("1 to {most}"), value));
-            }
+            Error::check_range(field, value, 1..=most)?;
         }
         if !(self.learning_rate > 0.0 && self.learning_rate.is_finite()) {
             return Err(Error::value("train.learning_rate", "a positive number", self.learning_rate));

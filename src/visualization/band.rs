@@ -168,12 +168,9 @@ pub(super) fn drawable(what: &str, low: f64, high: f64) -> Result<()> {
     if low.is_finite() && high.is_finite() && high - low < 1e12 {
         return Ok(());
     }
-    let message = if low > high {
-        format!("there is nothing to draw: no finite value of {what} (did every run diverge?)")
-    } else {
-        format!("{what} can't be drawn from {low:e} to {high:e}: at most 1e12 apart (did a run diverge?)")
-    };
-    Err(Error::Figure(message))
+    Err(Error::Figure(format!(
+        "{what} can't be drawn from {low:e} to {high:e}: at most 1e12 apart (did a run diverge?)"
+    )))
 }
 
 /// A number with at most four significant digits and no trailing zeros.

@@ -1,9 +1,9 @@
 //! Charts over frames of runs and of λ, one line a kind.
 
 use super::Figure;
-use super::band::{BandChart, Line, points};
+use super::band::{BandChart, Line, Point, points};
 use super::figure::render;
-use super::theme::{kind_color, kind_label, kind_order};
+use super::theme::{kind_color, kind_label, kinds_among};
 use crate::frame::{numbers, texts};
 use crate::{Error, Result};
 use polars::prelude::DataFrame;
@@ -36,7 +36,7 @@ pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Fi
     let (steps, values) = (numbers(evaluations, "step")?, numbers(evaluations, column)?);
     let (runs, kinds) = (texts(evaluations, "run")?, texts(evaluations, "kind")?);
     one_setting(evaluations, &["task", "seq_len", "pairs"])?;
-    let lines = by_kind(&kinds, |kind| {
+    let lines = by_kind(&kinds, values_per_point, |kind| {
         let rows: Vec<usize> = (0..kinds.len()).filter(|&row| kinds[row] == kind).collect();
         let mut grid: Vec<f64> = rows.iter().map(|&row| steps[row]).collect();
         grid.sort_by(f64::total_cmp);
@@ -75,15 +75,15 @@ pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Fi
 /// If the frame is empty, lacks a column, or no run is of MQAR.
 pub fn accuracy_against_pairs(runs: &DataFrame) -> Result<Figure> {
     let (pairs, accuracy) = (numbers(runs, "pairs")?, numbers(runs, "best_accuracy")?);
+    if !pairs.is_empty() && pairs.iter().all(|pairs| pairs.is_nan()) {
+        return Err(Error::Figure("accuracy against pairs needs runs of MQAR, found none".to_owned()));
+    }
     one_setting(runs, &["task", "seq_len"])?;
     let kinds = texts(runs, "kind")?;
-    let lines = by_kind(&kinds, |kind| {
+    let lines = by_kind(&kinds, values_per_point, |kind| {
         let rows = (0..kinds.len()).filter(|&row| kinds[row] == kind && pairs[row].is_finite());
         rows.map(|row| (pairs[row], accuracy[row])).collect()
     })?;
-    if lines.iter().all(|line| line.points.is_empty()) {
-        return Err(Error::Figure("accuracy against pairs needs runs of MQAR, found none".to_owned()));
-    }
     render(&BandChart {
         title: "MQAR: best validation accuracy (mean ± std over seeds)".to_owned(),
         x_label: "number of key/value pairs k".to_owned(),
@@ -106,17 +106,15 @@ pub fn lambda_by_level(lambda: &DataFrame) -> Result<Figure> {
     let (levels, values) = (numbers(lambda, "level")?, numbers(lambda, "lambda")?);
     let (runs, kinds) = (texts(lambda, "run")?, texts(lambda, "kind")?);
     let present = numbers(lambda, "present")?;
-    let mut lines = by_kind(&kinds, |kind| {
+    // The points are of tokens; what a reader counts is runs.
+    let count = |kind: &str, _: &[Point]| {
+        let of_kind = runs.iter().zip(&kinds).filter(|(_, name)| *name == kind).map(|(run, _)| run);
+        of_kind.collect::<HashSet<_>>().len().to_string()
+    };
+    let lines = by_kind(&kinds, count, |kind| {
         let rows = (0..kinds.len()).filter(|&row| kinds[row] == kind && present[row] == 1.0);
         rows.map(|row| (levels[row], values[row])).collect()
     })?;
-    // Here the points are of tokens; what a reader counts is runs.
-    for line in &mut lines {
-        let kind = |row: &usize| line.label.starts_with(&format!("{}, n = ", kind_label(&kinds[*row])));
-        let of_kind: HashSet<&String> = (0..kinds.len()).filter(kind).map(|row| &runs[row]).collect();
-        let (name, _) = line.label.split_once(", n = ").unwrap_or((&line.label, ""));
-        line.label = format!("{name}, n = {}", of_kind.len());
-    }
     render(&BandChart {
         title: "λ by memory level (mean ± std where the level is present)".to_owned(),
         x_label: "level (0 = the position itself)".to_owned(),
@@ -129,30 +127,35 @@ pub fn lambda_by_level(lambda: &DataFrame) -> Result<Figure> {
     })
 }
 
-/// One line for each kind, labelled with the number of runs behind its points.
-fn by_kind(kinds: &[String], pairs: impl Fn(&str) -> Vec<(f64, f64)>) -> Result<Vec<Line>> {
+/// One line for each kind that has a value, labelled with the kind's name and `count` of its points.
+fn by_kind(
+    kinds: &[String],
+    count: impl Fn(&str, &[Point]) -> String,
+    pairs: impl Fn(&str) -> Vec<(f64, f64)>,
+) -> Result<Vec<Line>> {
     if kinds.is_empty() {
         return Err(Error::Figure("there is nothing to draw: the frame has no rows".to_owned()));
     }
-    let mut names = kinds.to_vec();
-    kind_order(&mut names);
-    names.dedup();
-    let line = |(index, kind): (usize, &String)| {
+    let line = |(index, kind): (usize, &str)| {
         let points = points(pairs(kind));
-        let counts = || points.iter().map(|point| point.n);
-        let label = match (counts().min().unwrap_or(0), counts().max().unwrap_or(0)) {
-            (least, most) if least == most => format!("{}, n = {most}", kind_label(kind)),
-            (least, most) => format!("{}, n = {least} to {most}", kind_label(kind)),
-        };
+        let label = format!("{}, n = {}", kind_label(kind), count(kind, &points));
         Line { label, color: kind_color(kind, index), points }
     };
-    let lines = names.iter().enumerate().map(line);
-    // A kind without a value has no place in the legend.
-    let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
+    let lines = kinds_among(kinds).into_iter().enumerate().map(line).filter(|line| !line.points.is_empty());
+    let lines: Vec<Line> = lines.collect();
     if lines.is_empty() {
         return Err(Error::Figure("there is nothing to draw: no row has a finite value".to_owned()));
     }
     Ok(lines)
+}
+
+/// Number of values behind each point, where every run gives one.
+fn values_per_point(_: &str, points: &[Point]) -> String {
+    let counts = || points.iter().map(|point| point.n);
+    match (counts().min().unwrap_or(0), counts().max().unwrap_or(0)) {
+        (least, most) if least == most => most.to_string(),
+        (least, most) => format!("{least} to {most}"),
+    }
 }
 
 /// Means over runs are of one thing: refuses a frame in which one of the columns has several values.

@@ -4,7 +4,7 @@ use super::Figure;
 use super::band::{drawable, format_number};
 use super::figure::{Draw, failed, render};
 use super::pen::Pen;
-use super::theme::{FAMILY, GRID, INK, Theme, kind_color, kind_label, kind_order};
+use super::theme::{FAMILY, GRID, INK, Theme, kind_color, kind_label, kinds_among};
 use crate::frame::{numbers, texts};
 use crate::{Error, Result};
 use plotters::coord::Shift;
@@ -37,13 +37,11 @@ pub fn lambda_histogram(lambda: &DataFrame) -> Result<Figure> {
     sorted.sort_by(f64::total_cmp);
     let most = (sorted[(sorted.len() - 1) * 99 / 100] * 1.05).max(1e-9);
     drawable("λ", 0.0, most)?;
-    let mut names: Vec<String> = rows.iter().map(|&row| kinds[row].clone()).collect();
-    kind_order(&mut names);
-    names.dedup();
-    let panel = |(index, kind): (usize, &String)| {
+    let names = kinds_among(rows.iter().map(|&row| &kinds[row]));
+    let panel = |(index, &kind): (usize, &&str)| {
         let mut shares = vec![0.0; BINS];
         let values: Vec<f64> =
-            rows.iter().filter(|&&row| kinds[row] == *kind).map(|&row| values[row]).collect();
+            rows.iter().filter(|&&row| kinds[row] == kind).map(|&row| values[row]).collect();
         for value in values.iter().filter(|&&value| value < most) {
             let bin = (value / most * BINS as f64) as usize;
             shares[bin.min(BINS - 1)] += 1.0 / values.len() as f64;

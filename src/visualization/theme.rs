@@ -77,12 +77,15 @@ pub(super) fn kind_label(kind: &str) -> String {
     }
 }
 
-/// Order of kinds in legends: the paper's, then others by name.
-pub(super) fn kind_order(kinds: &mut [String]) {
+/// The different kinds among some, in the order of legends: the paper's, then others by name.
+pub(super) fn kinds_among<'a>(kinds: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
     const ORDER: [&str; 5] =
         ["fixed", "mlp-softplus", "mlp-softmax", "linear-attention", "softmax-attention"];
     let place = |kind: &str| ORDER.iter().position(|&known| known == kind).unwrap_or(ORDER.len());
-    kinds.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.cmp(b)));
+    let mut names: Vec<&str> = kinds.into_iter().map(String::as_str).collect();
+    names.sort_by_key(|&kind| (place(kind), kind));
+    names.dedup();
+    names
 }
 
 /// Colour of a kind; kinds of a reader's own take the remaining colours in order.

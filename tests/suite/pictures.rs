@@ -124,6 +124,10 @@ fn what_can_not_be_drawn_says_why() {
     .unwrap();
     let message = learning_curves(&mixed, Quantity::Accuracy).unwrap_err().to_string();
     assert!(message.contains("one task") && message.contains("induction"), "{message}");
+    let without = df!("run" => ["a"], "kind" => ["fixed"], "task" => ["induction"], "seq_len" => [8],
+        "pairs" => [None::<u32>], "best_accuracy" => [0.5])
+    .unwrap();
+    assert!(accuracy_against_pairs(&without).unwrap_err().to_string().contains("runs of MQAR"));
     let message = fenwick_partition(3).unwrap().save("figures/a.pdf").unwrap_err().to_string();
     assert!(message.contains(".svg or .png") && message.contains("a.pdf"), "{message}");
     assert!(fenwick_partition(128).unwrap_err().to_string().contains("below 128"));
@@ -148,8 +152,8 @@ fn the_figures_of_the_repository_are_those_of_its_recorded_runs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = RunFolder::find(root.join("data/quickstart")).unwrap();
     assert_eq!(folders.len(), 6);
-    let of = |folder: &RunFolder| read_parquet(folder.file("lambda.parquet")).unwrap();
-    let all = folders[1..].iter().fold(of(&folders[0]), |all, folder| all.vstack(&of(folder)).unwrap());
+    let all =
+        stack_lambda(folders.iter().map(|run| read_parquet(run.file("lambda.parquet")).unwrap())).unwrap();
     let curves = learning_curves(&evaluations(&folders).unwrap(), Quantity::Accuracy).unwrap();
     let figures = [
         (

@@ -7,6 +7,9 @@ use loglinear::train::{Interrupt, Options, ProgressMode, RunFolder};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+/// Validation sequences on which λ is extracted, unless another number is given.
+pub const SEQUENCES: usize = 8;
+
 /// Where to compute.
 #[derive(Args)]
 pub struct DeviceArgument {

@@ -1,9 +1,9 @@
 //! `loglinear figure`.
 
-use crate::arguments::{DeviceArgument, RunsArgument};
+use crate::arguments::{DeviceArgument, RunsArgument, SEQUENCES};
 use crate::{Failure, Outcome, report};
 use clap::{Args, Subcommand};
-use loglinear::frame::{evaluations, read_parquet, run_lambda, runs};
+use loglinear::frame::{evaluations, first_run, read_parquet, run_lambda, runs, stack_lambda};
 use loglinear::polars::prelude::{ChunkAgg, DataFrame};
 use loglinear::train::RunFolder;
 use loglinear::visualization::{
@@ -101,9 +101,6 @@ impl FromRuns {
     }
 }
 
-/// Sequences to extract λ on where a run folder has none yet.
-const SEQUENCES: usize = 8;
-
 impl FromLambda {
     fn heatmap(&self, sequence: usize, cells: Cells) -> Result<Figure, Failure> {
         let folders = self.runs.runs.find()?;
@@ -121,20 +118,14 @@ impl FromLambda {
             return Err(Failure::Usage(Error::value("--sequence", expected, sequence)));
         }
         let frame = self.of(&folders[0], sequence + 1)?;
-        let run = frame.column("run").and_then(|runs| Ok(runs.str()?.get(0).unwrap_or_default().to_owned()));
-        Ok(lambda_heatmap(&frame, &run.map_err(Error::from)?, sequence, cells)?)
+        Ok(lambda_heatmap(&frame, &first_run(&frame)?, sequence, cells)?)
     }
 
     fn frame(&self) -> Result<DataFrame, Failure> {
-        let mut all: Option<DataFrame> = None;
-        for folder in self.runs.runs.find()? {
-            let lambda = self.of(&folder, SEQUENCES)?;
-            all = Some(match all {
-                None => lambda,
-                Some(frame) => frame.vstack(&lambda).map_err(Error::from)?,
-            });
-        }
-        all.ok_or_else(|| Failure::Usage(Error::value("RUN", "at least one", 0)))
+        let folders = self.runs.runs.find()?;
+        let frames: Vec<_> =
+            folders.iter().map(|folder| self.of(folder, SEQUENCES)).collect::<Result<_, Failure>>()?;
+        Ok(stack_lambda(frames)?)
     }
 
     /// λ of a run: extracted before, or now.

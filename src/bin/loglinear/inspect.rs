@@ -1,6 +1,6 @@
 //! `loglinear eval`, `lambda` and `info`: looking at what was trained.
 
-use crate::arguments::{DeviceArgument, RunsArgument};
+use crate::arguments::{DeviceArgument, RunsArgument, SEQUENCES};
 use crate::{Failure, Outcome, report};
 use clap::Args;
 use loglinear::frame::{run_lambda, write_parquet};
@@ -99,7 +99,7 @@ pub struct Lambda {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Validation sequences.
-    #[arg(long, default_value_t = 8, value_name = "N")]
+    #[arg(long, default_value_t = SEQUENCES, value_name = "N")]
     sequences: usize,
     /// Sequence length [default: the trained one].
     #[arg(long, value_name = "T")]

@@ -1,22 +1,20 @@
 //! `loglinear quickstart`: the main job.
 
-use crate::arguments::{DeviceArgument, ProgressArguments};
+use crate::arguments::{DeviceArgument, ProgressArguments, SEQUENCES};
 use crate::{Failure, Outcome, report};
 use clap::Args;
-use loglinear::frame::{evaluations, run_lambda, write_parquet};
+use loglinear::Result;
+use loglinear::burn::tensor::Device;
+use loglinear::frame::{evaluations, first_run, run_lambda, stack_lambda, write_parquet};
 use loglinear::lambda::{LambdaConfig, LambdaKind};
 use loglinear::model::RecallConfig;
-use loglinear::polars::prelude::DataFrame;
 use loglinear::task::{MqarConfig, TaskConfig};
 use loglinear::train::{Job, ProgressMode, RunConfig, RunFolder, TrainConfig, train};
 use loglinear::visualization::{
-    Cells, Quantity, fenwick_partition, lambda_by_level, lambda_heatmap, lambda_histogram, learning_curves,
+    Cells, Figure, Quantity, fenwick_partition, lambda_by_level, lambda_heatmap, lambda_histogram,
+    learning_curves,
 };
-use loglinear::{Error, Result};
-use std::path::{Path, PathBuf};
-
-/// Validation sequences on which λ is extracted.
-const SEQUENCES: usize = 8;
+use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -76,25 +74,21 @@ impl Quickstart {
     }
 
     /// Extracts λ of every run and draws the figures.
-    fn draw(&self, jobs: &[Job], device: &loglinear::burn::tensor::Device) -> Result<PathBuf> {
+    fn draw(&self, jobs: &[Job], device: &Device) -> Result<PathBuf> {
         let folders: Vec<RunFolder> =
             jobs.iter().map(|job| RunFolder::open(&job.folder)).collect::<Result<_>>()?;
         let figures = self.out.join("figures");
-        let mut all: Option<DataFrame> = None;
+        let save = |name: &str, figure: Figure| figure.save(figures.join(name));
+        let mut all = Vec::new();
         for folder in &folders {
             let mut lambda = run_lambda(folder, SEQUENCES, None, None, device)?;
             write_parquet(&mut lambda, folder.file("lambda.parquet"))?;
-            let run = lambda.column("run")?.str()?.get(0).unwrap_or_default().to_owned();
-            let name = folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-            lambda_heatmap(&lambda, &run, 0, Cells::Present)?.save(figures.join(format!("lambda-{name}")))?;
-            all = Some(match all {
-                None => lambda,
-                Some(frame) => frame.vstack(&lambda)?,
-            });
+            let name = folder.path().file_name().unwrap_or_default().to_string_lossy();
+            let heatmap = lambda_heatmap(&lambda, &first_run(&lambda)?, 0, Cells::Present)?;
+            save(&format!("lambda-{name}"), heatmap)?;
+            all.push(lambda);
         }
-        let lambda = all.ok_or_else(|| Error::value("--seed", "at least one", 0))?;
-        let save =
-            |name: &str, figure: loglinear::visualization::Figure| figure.save(figures.join(Path::new(name)));
+        let lambda = stack_lambda(all)?;
         let evaluations = evaluations(&folders)?;
         save("accuracy", learning_curves(&evaluations, Quantity::Accuracy)?)?;
         save("loss", learning_curves(&evaluations, Quantity::TrainLoss)?)?;
