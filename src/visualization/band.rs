@@ -148,7 +148,7 @@ impl BandChart {
     fn legend(&self) -> Vec<(f64, f64)> {
         let (mut x, mut y) = (LEFT, 47.5);
         let place = |line: &Line| {
-            let width = 50.0 + 6.6 * line.label.chars().count() as f64;
+            let width = 44.0 + 6.1 * line.label.chars().count() as f64;
             if x > LEFT && x + width > WIDTH {
                 (x, y) = (LEFT, y + ROW);
             }
