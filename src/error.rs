@@ -64,6 +64,14 @@ pub enum Error {
         /// What is wrong and what to do.
         message: String,
     },
+    /// Another program that was called failed.
+    #[error("`{command}` failed: {message}")]
+    Command {
+        /// The program and its arguments.
+        command: String,
+        /// What it said, or how it ended.
+        message: String,
+    },
     /// A data frame operation failed.
     #[error("data frame: {0}")]
     Frame(#[from] polars::error::PolarsError),

@@ -20,6 +20,7 @@ mod host;
 pub mod lambda;
 pub mod metric;
 pub mod model;
+pub mod notebook;
 pub mod random;
 pub mod task;
 pub mod train;

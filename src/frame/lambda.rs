@@ -52,6 +52,24 @@ pub fn run_lambda(
     capture_lambda(&run_name(folder), &model, &parameters, &data, &device)
 }
 
+/// λ that was recorded with runs (`lambda.parquet` of their folders) in one frame, wherever they were
+/// trained.
+///
+/// # Errors
+///
+/// If a folder has no such file, or it can't be read.
+pub fn recorded_lambda(folders: &[RunFolder]) -> Result<DataFrame> {
+    let read = |folder: &RunFolder| {
+        let path = folder.file("lambda.parquet");
+        if !path.is_file() {
+            let message = "has no lambda.parquet: `loglinear lambda` writes it";
+            return Err(Error::run(folder.path(), message));
+        }
+        super::read_parquet(path)
+    };
+    stack_lambda(folders.iter().map(read).collect::<Result<Vec<_>>>()?)
+}
+
 /// λ of several runs in one frame, one below the other.
 ///
 /// # Errors

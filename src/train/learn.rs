@@ -6,7 +6,7 @@ use super::folder::RunWriter;
 use super::{Adam, Checkpoint, Interrupt, MetricsRow, ProgressMode, RunConfig, RunResult};
 use crate::cohort::Parameters;
 use crate::device;
-use crate::lambda::LambdaMap;
+use crate::lambda::{LambdaKind, LambdaMap};
 use crate::model::RecallModel;
 use crate::task::{Dataset, Split};
 use crate::{Error, Result};
@@ -30,6 +30,26 @@ impl Job {
     pub fn under(out: &Path, config: RunConfig) -> Self {
         let folder = out.join(format!("{}-seed{}", config.model.kind(), config.seed));
         Self { config, folder, lambda: None }
+    }
+
+    /// One run for each λ kind and seed, in folders of `out`, all checked. Without kinds, that of the
+    /// configuration.
+    ///
+    /// # Errors
+    ///
+    /// Names the first field that is out of range.
+    pub fn each(out: &Path, config: &RunConfig, kinds: &[LambdaKind], seeds: &[u64]) -> Result<Vec<Self>> {
+        let own = [config.model.lambda.kind];
+        let mut jobs = Vec::new();
+        for &kind in if kinds.is_empty() { &own } else { kinds } {
+            for &seed in seeds {
+                let mut config = RunConfig { seed, ..config.clone() };
+                config.model.lambda.kind = kind;
+                config.validate()?;
+                jobs.push(Self::under(out, config));
+            }
+        }
+        Ok(jobs)
     }
 }
 

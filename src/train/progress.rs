@@ -11,6 +11,8 @@ pub enum ProgressMode {
     /// A bar on a terminal, a line every few seconds elsewhere; on standard error.
     #[default]
     Auto,
+    /// A line every few seconds on standard output, as a notebook shows it.
+    Lines,
     /// Nothing.
     Quiet,
     /// A JSON object a line on standard output: every evaluation and result.
@@ -57,15 +59,18 @@ impl ProgressReport {
             if let Some(loss) = loss {
                 bar.set_message(format!("{loss}{}", self.accuracy));
             }
-        } else if self.mode == ProgressMode::Auto && self.shown.elapsed() >= LINE_EVERY {
+        } else if matches!(self.mode, ProgressMode::Auto | ProgressMode::Lines)
+            && self.shown.elapsed() >= LINE_EVERY
+        {
             self.shown = Instant::now();
             let rate = (step - self.first) as f64 / self.started.elapsed().as_secs_f64();
             let left = (self.total - step) as f64 / rate;
             let loss = loss.unwrap_or_default();
-            eprintln!(
+            let line = format!(
                 "{}: step {step}/{}, {rate:.1} steps/s, {loss}{}, {left:.0} s left",
                 self.label, self.total, self.accuracy
             );
+            if self.mode == ProgressMode::Lines { println!("{line}") } else { eprintln!("{line}") }
         }
     }
 

@@ -40,6 +40,8 @@ pub(super) struct BandChart {
     /// Whether x takes few values, to be marked and labelled one by one.
     pub(super) discrete: bool,
     pub(super) percent: bool,
+    /// Whether x is a base-2 and y a base-10 logarithm, labelled with the numbers themselves.
+    pub(super) logarithmic: bool,
 }
 
 /// Groups (x, y) pairs by x; NaN values are left out.
@@ -102,7 +104,22 @@ impl Draw for BandChart {
             if whole { format!("{}", value.round()) } else { String::new() }
         };
         let percent = |value: &f64| format!("{} %", format_number(value * 100.0));
-        let y_format: &dyn Fn(&f64) -> String = if self.percent { &percent } else { &number };
+        let power_of_2 = |value: &f64| {
+            let whole = (value - value.round()).abs() < 1e-9;
+            if whole { format_number(value.exp2()) } else { String::new() }
+        };
+        let decades = y.1 - y.0;
+        let power_of_10 = |value: &f64| {
+            let whole = (value - value.round()).abs() < 1e-9;
+            // Less than two decades have too few whole ones to read a number from.
+            if whole || decades < 2.0 { format_number(two_digits(10_f64.powf(*value))) } else { String::new() }
+        };
+        let (x_format, y_format): (&dyn Fn(&f64) -> String, &dyn Fn(&f64) -> String) =
+            match (self.logarithmic, self.percent) {
+                (true, _) => (&power_of_2, &power_of_10),
+                (_, true) => (&integer, &percent),
+                _ => (&integer, &number),
+            };
         chart
             .configure_mesh()
             .light_line_style(WHITE.mix(0.0))
@@ -112,7 +129,7 @@ impl Draw for BandChart {
             .y_labels(6)
             .x_desc(&self.x_label)
             .y_desc(&self.y_label)
-            .x_label_formatter(&integer)
+            .x_label_formatter(x_format)
             .y_label_formatter(y_format)
             .label_style(theme.text(12.0))
             .axis_desc_style((FAMILY, 13.0 * theme.scale).into_font().color(&INK))
@@ -171,6 +188,12 @@ pub(super) fn drawable(what: &str, low: f64, high: f64) -> Result<()> {
     Err(Error::Figure(format!(
         "{what} can't be drawn from {low:e} to {high:e}: at most 1e12 apart (did a run diverge?)"
     )))
+}
+
+/// A number rounded to two significant digits.
+fn two_digits(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.abs().log10().floor() - 1.0);
+    (value / unit).round() * unit
 }
 
 /// A number with at most four significant digits and no trailing zeros.

@@ -64,6 +64,7 @@ pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Fi
         not_negative: true,
         discrete: false,
         percent: accuracy,
+        logarithmic: false,
     })
 }
 
@@ -93,6 +94,7 @@ pub fn accuracy_against_pairs(runs: &DataFrame) -> Result<Figure> {
         not_negative: true,
         discrete: true,
         percent: true,
+        logarithmic: false,
     })
 }
 
@@ -124,6 +126,7 @@ pub fn lambda_by_level(lambda: &DataFrame) -> Result<Figure> {
         not_negative: true,
         discrete: true,
         percent: false,
+        logarithmic: false,
     })
 }
 

@@ -12,6 +12,7 @@ const PNG_SCALE: u32 = 2;
 /// A figure as SVG and as PNG, drawn by the same code.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Figure {
+    size: (u32, u32),
     svg: String,
     png: Vec<u8>,
 }
@@ -23,6 +24,11 @@ impl std::fmt::Debug for Figure {
 }
 
 impl Figure {
+    /// Width and height in units of the SVG; the PNG has twice as many pixels.
+    pub fn size(&self) -> (u32, u32) {
+        self.size
+    }
+
     /// The figure as SVG text.
     pub fn svg(&self) -> &str {
         &self.svg
@@ -77,13 +83,14 @@ pub(super) trait Draw {
 /// Draws a figure on both backends.
 pub(super) fn render(drawing: &impl Draw) -> Result<Figure> {
     load_fonts();
-    let (width, height) = drawing.size();
+    let size = drawing.size();
+    let (width, height) = size;
     let mut svg = String::new();
     paint(drawing, SVGBackend::with_string(&mut svg, (width, height)), 1.0)?;
     let (width, height) = (width * PNG_SCALE, height * PNG_SCALE);
     let mut pixels = vec![0; (width * height * 3) as usize];
     paint(drawing, BitMapBackend::with_buffer(&mut pixels, (width, height)), f64::from(PNG_SCALE))?;
-    Ok(Figure { svg, png: encode(&pixels, width, height)? })
+    Ok(Figure { size, svg, png: encode(&pixels, width, height)? })
 }
 
 fn paint<DB: DrawingBackend>(drawing: &impl Draw, backend: DB, scale: f64) -> Result<()> {
@@ -100,6 +107,58 @@ fn encode(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>> {
     encoder.set_depth(png::BitDepth::Eight);
     encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels)).map_err(failed)?;
     Ok(file)
+}
+
+/// Several figures as one, row by row, `columns` side by side.
+///
+/// # Errors
+///
+/// If there is no figure, or `columns` is 0.
+pub fn grid(figures: &[Figure], columns: usize) -> Result<Figure> {
+    if figures.is_empty() || columns == 0 {
+        let found = format!("{} figures, {columns} columns", figures.len());
+        return Err(Error::value("grid", "at least one figure and one column", found));
+    }
+    let rows: Vec<&[Figure]> = figures.chunks(columns).collect();
+    let row_height = |row: &[Figure]| row.iter().map(|figure| figure.size.1).max().unwrap_or(0);
+    let column_width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|figure| figure.size.0).max().unwrap_or(0)
+    };
+    let widths: Vec<u32> = (0..columns.min(figures.len())).map(column_width).collect();
+    let size = (widths.iter().sum(), rows.iter().map(|row| row_height(row)).sum());
+    let (width, height) = size;
+    let mut svg = format!(
+        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         xmlns=\"http://www.w3.org/2000/svg\">\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#FFFFFF\"/>\n"
+    );
+    let stride = (width * PNG_SCALE * 3) as usize;
+    let mut pixels = vec![255; stride * (height * PNG_SCALE) as usize];
+    let mut top = 0;
+    for row in rows {
+        let mut left = 0;
+        for (figure, column) in row.iter().zip(&widths) {
+            svg.push_str(&figure.svg.replacen("<svg ", &format!("<svg x=\"{left}\" y=\"{top}\" "), 1));
+            svg.push('\n');
+            let (from, from_stride) = (decode(&figure.png)?, (figure.size.0 * PNG_SCALE * 3) as usize);
+            let start = (top * PNG_SCALE) as usize * stride + (left * PNG_SCALE * 3) as usize;
+            for (line, source) in from.chunks(from_stride).enumerate() {
+                pixels[start + line * stride..][..from_stride].copy_from_slice(source);
+            }
+            left += column;
+        }
+        top += row_height(row);
+    }
+    svg.push_str("</svg>\n");
+    Ok(Figure { size, svg, png: encode(&pixels, width * PNG_SCALE, height * PNG_SCALE)? })
+}
+
+/// Pixels of a PNG that [`encode`] made.
+fn decode(file: &[u8]) -> Result<Vec<u8>> {
+    let mut reader = png::Decoder::new(file).read_info().map_err(failed)?;
+    let mut pixels = vec![0; reader.output_buffer_size()];
+    reader.next_frame(&mut pixels).map_err(failed)?;
+    Ok(pixels)
 }
 
 /// A backend's error as ours.

@@ -10,10 +10,12 @@ mod heatmap;
 mod histogram;
 mod partition;
 mod pen;
+mod scaling;
 mod theme;
 
 pub use curves::{Quantity, accuracy_against_pairs, lambda_by_level, learning_curves};
-pub use figure::Figure;
+pub use figure::{Figure, grid};
 pub use heatmap::{Cells, lambda_heatmap};
 pub use histogram::lambda_histogram;
 pub use partition::fenwick_partition;
+pub use scaling::scaling;

@@ -169,3 +169,39 @@ fn the_figures_of_the_repository_are_those_of_its_recorded_runs() {
         assert!(std::fs::read_to_string(&file).unwrap() == figure.svg(), "{} is out of date", file.display());
     }
 }
+
+#[test]
+fn a_grid_holds_every_figure_at_its_place() {
+    let (small, large) = (fenwick_partition(7).unwrap(), fenwick_partition(40).unwrap());
+    let both = grid(&[small.clone(), large.clone(), small.clone()], 2).unwrap();
+    let (width, height) = (small.size().0 + large.size().0, large.size().1 + small.size().1);
+    assert_eq!(both.size(), (width, height));
+    assert_eq!(png_size(both.png()), (2 * width, 2 * height));
+    let at = format!("<svg x=\"{}\" y=\"0\"", small.size().0);
+    assert!(both.svg().contains(&at) && both.svg().contains(&format!("y=\"{}\"", large.size().1)));
+    assert_eq!(both.svg().matches("<svg ").count(), 4);
+    // One figure alone keeps its pixels.
+    let decode = |png: &[u8]| {
+        let mut reader = png::Decoder::new(png).read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size()];
+        reader.next_frame(&mut pixels).unwrap();
+        pixels
+    };
+    assert_eq!(decode(grid(std::slice::from_ref(&small), 3).unwrap().png()), decode(small.png()));
+    let message = grid(&[], 2).unwrap_err().to_string();
+    assert!(message.contains("at least one figure") && grid(&[small], 0).is_err(), "{message}");
+}
+
+#[test]
+fn scaling_names_the_exponent_and_refuses_what_has_no_logarithm() {
+    let lengths = [64_u32, 128, 256, 512];
+    let cost: Vec<f64> = lengths.iter().map(|&t| 1e-3 * f64::from(t).powi(2)).collect();
+    let frame = df!("series" => ["quadratic"; 4], "seq_len" => lengths, "ms" => cost).unwrap();
+    let figure = scaling(&frame, "ms", "Cost", "milliseconds").unwrap();
+    for text in ["quadratic (T^2.00)", "milliseconds", ">512<", ">Cost<"] {
+        assert!(figure.svg().contains(text), "{text}");
+    }
+    let zero = df!("series" => ["a"], "seq_len" => [64_u32], "ms" => [0.0]).unwrap();
+    let message = scaling(&zero, "ms", "Cost", "milliseconds").unwrap_err().to_string();
+    assert!(message.contains("positive") && message.contains('0'), "{message}");
+}

@@ -334,3 +334,34 @@ fn schedules_warm_up_and_decay() {
     let constant = TrainConfig { schedule: Schedule::Constant, ..config };
     assert_eq!(constant.learning_rate_at(100), 2.0);
 }
+
+#[test]
+fn an_experiment_trains_a_map_here_and_goes_on_where_it_was() {
+    use loglinear::lambda::Linear;
+    use loglinear::notebook::{Experiment, Show, Trained};
+    let folder = tempfile::tempdir().unwrap();
+    let config = tiny();
+    let experiment = Experiment::new(folder.path())
+        .task(config.task.clone())
+        .seeds([0, 1])
+        .configure(|to| {
+            to.train = config.train.clone();
+            to.model = config.model.clone();
+        });
+    // The map's name is what the folder and the configuration say, built in or not.
+    let trained = experiment.run_here(Linear).unwrap();
+    assert_eq!((trained.runs.height(), trained.folders.len()), (2, 2));
+    assert_eq!(trained.folders[1].config().unwrap().model.lambda.custom.as_deref(), Some("fixed"));
+    assert!(trained.lambda(1).unwrap().height() > 0);
+    let before = std::fs::read(trained.folders[0].file("metrics.jsonl")).unwrap();
+    experiment.run_here(Linear).unwrap();
+    assert_eq!(std::fs::read(trained.folders[0].file("metrics.jsonl")).unwrap(), before);
+    let opened = Trained::open(folder.path()).unwrap();
+    assert!(opened.rich().as_text().contains("fixed-seed1"), "{}", opened.rich().as_text());
+    assert_eq!(opened.and(&trained).unwrap().runs.height(), 4);
+    let message = experiment.clone().seeds([]).run_here(Linear).unwrap_err().to_string();
+    assert!(message.contains("seeds"), "{message}");
+    // Outside the lab's kernel there is no program to start.
+    let message = experiment.run().unwrap_err().to_string();
+    assert!(message.contains("LOGLINEAR_PROGRAM"), "{message}");
+}

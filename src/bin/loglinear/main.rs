@@ -3,6 +3,7 @@
 mod arguments;
 mod figure;
 mod inspect;
+mod lab;
 mod quickstart;
 mod report;
 mod train;
@@ -39,6 +40,8 @@ enum Command {
     Lambda(inspect::Lambda),
     /// Draw a figure from run folders.
     Figure(figure::FigureCommand),
+    /// Open JupyterLab with our kernel and notebooks, or run them without a browser.
+    Lab(lab::LabCommand),
     /// Show devices, versions and features.
     Info(inspect::Info),
 }
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Eval(command) => command.run(),
         Command::Lambda(command) => command.run(),
         Command::Figure(command) => command.run(),
+        Command::Lab(command) => command.run(),
         Command::Info(command) => command.run(),
     };
     match outcome {

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use loglinear::lambda::{Activation, Hidden, InitProtocol, LambdaConfig, LambdaKind};
 use loglinear::model::Mixer;
 use loglinear::task::{CopyingConfig, Filler, InductionConfig, Layout, MqarConfig, ReadAt, TaskConfig};
-use loglinear::train::{Job, OptimizerKind, ProgressMode, RunConfig, Schedule, train};
+use loglinear::train::{Interrupt, Job, OptimizerKind, ProgressMode, RunConfig, Schedule, train};
 use loglinear::{Error, Result};
 use std::path::PathBuf;
 
@@ -38,6 +38,9 @@ pub struct Train {
     device: DeviceArgument,
     #[command(flatten)]
     progress: ProgressArguments,
+    /// Stop after the current step when standard input ends: a notebook's kernel holds it open.
+    #[arg(long, hide = true)]
+    while_stdin_open: bool,
 
     /// Seeds, one run each.
     #[arg(long, num_args = 1.., value_name = "SEED", help_heading = "Runs")]
@@ -165,6 +168,9 @@ impl Train {
     pub fn run(self) -> Outcome {
         let jobs = self.jobs().map_err(Failure::Usage)?;
         let options = self.progress.options(self.device.parse()?)?;
+        if self.while_stdin_open {
+            stop_with_stdin(options.interrupt.clone());
+        }
         let results = train(&jobs, &options)?;
         if self.progress.mode() != ProgressMode::Json {
             report::results(&results)?;
@@ -183,24 +189,14 @@ impl Train {
         let config = self.configure(base)?;
         let seeds = if self.seed.is_empty() { vec![config.seed] } else { self.seed.clone() };
         let kinds = match config.model.mixer {
-            Mixer::LogLinear if !self.lambda.is_empty() => self.lambda.clone(),
+            Mixer::LogLinear => self.lambda.as_slice(),
             _ if self.lambda.len() > 1 => {
                 let expected = "at most one with a baseline mixer, which has no λ";
                 return Err(Error::value("--lambda", expected, self.lambda.len()));
             }
-            _ => vec![config.model.lambda.kind],
+            _ => &[],
         };
-        let mut jobs = Vec::new();
-        for &kind in &kinds {
-            for &seed in &seeds {
-                let mut config = config.clone();
-                config.seed = seed;
-                config.model.lambda.kind = kind;
-                config.validate()?;
-                jobs.push(Job::under(&self.out, config));
-            }
-        }
-        Ok(jobs)
+        Job::each(&self.out, &config, kinds, &seeds)
     }
 
     fn configure(&self, mut config: RunConfig) -> Result<RunConfig> {
@@ -231,6 +227,14 @@ impl Train {
         set(&mut train.target, target);
         Ok(config)
     }
+}
+
+/// Asks for a stop when standard input ends, which it does when its other end dies.
+fn stop_with_stdin(interrupt: Interrupt) {
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        interrupt.request();
+    });
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {
