@@ -144,14 +144,12 @@ impl Draw for Heatmap {
                 theme.text(12.0),
                 HPos::Left,
             )?;
-            for (position, region) in self.regions.iter().enumerate() {
-                let left = LEFT + position as f64 * cell;
-                pen.fill((left, top), (left + cell, top + STRIP), region_color(region))?;
-            }
+            let strip: Vec<RGBColor> = self.regions.iter().map(|region| region_color(region)).collect();
+            cells(&pen, &strip, top, cell, STRIP)?;
             let map = top + STRIP + 3.0;
-            for (i, &value) in values.iter().enumerate() {
-                let (x, y) = (LEFT + (i % self.width) as f64 * cell, map + (i / self.width) as f64 * row);
-                pen.fill((x, y), (x + cell, y + row), self.color(value))?;
+            for (level, values) in values.chunks(self.width).enumerate() {
+                let colors: Vec<RGBColor> = values.iter().map(|&value| self.color(value)).collect();
+                cells(&pen, &colors, map + level as f64 * row, cell, row)?;
             }
             for level in 0..self.height {
                 let at = (LEFT - 8.0, map + (level as f64 + 0.5) * row);
@@ -191,6 +189,24 @@ impl Heatmap {
         }
         pen.text("λ", ((left + right) / 2.0, top - 9.0), pen.theme.text(12.0), HPos::Center)
     }
+}
+
+/// A row of coloured cells; neighbours of one colour are one shape.
+fn cells<DB: DrawingBackend>(
+    pen: &Pen<'_, DB>,
+    colors: &[RGBColor],
+    top: f64,
+    width: f64,
+    height: f64,
+) -> Result<()> {
+    let mut start = 0;
+    for same in colors.chunk_by(|a, b| a == b) {
+        let end = start + same.len();
+        let (left, right) = (LEFT + start as f64 * width, LEFT + end as f64 * width);
+        pen.fill((left, top), (right, top + height), same[0])?;
+        start = end;
+    }
+    Ok(())
 }
 
 /// Distance between labelled positions: at most about 17 labels.

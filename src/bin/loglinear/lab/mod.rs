@@ -117,6 +117,10 @@ impl LabCommand {
         if self.no_browser {
             jupyter.arg("--no-browser");
         }
+        // Jupyter refuses the superuser unless told that it is meant: in a container there is no one else.
+        if place::is_superuser() {
+            jupyter.arg("--allow-root");
+        }
         lab.finish(lab.with_jupyter(jupyter))
     }
 }

@@ -127,6 +127,11 @@ pub fn cargo() -> Command {
     cargo
 }
 
+/// Whether we run as root.
+pub fn is_superuser() -> bool {
+    output(Command::new("id").arg("-u")).is_ok_and(|answer| answer.trim_ascii() == b"0")
+}
+
 /// Runs a program whose messages the user sees.
 pub fn visible(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().map_err(|error| failed(command, error))?;

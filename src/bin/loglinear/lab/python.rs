@@ -9,6 +9,12 @@ use std::process::Command;
 /// Every package and version, as pip froze them.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
+/// No questions about news at the first start, and no requests to fetch them.
+const OVERRIDES: (&str, &str) = (
+    "share/jupyter/lab/settings/overrides.json",
+    "{\"@jupyterlab/apputils-extension:notification\": {\"fetchNews\": \"false\", \"checkForUpdates\": false}}\n",
+);
+
 /// Oldest Python that these versions run on.
 const OLDEST: (u32, u32) = (3, 10);
 
@@ -48,6 +54,7 @@ impl Step for Python {
             pip.arg("--quiet");
         }
         visible(&mut pip)?;
+        super::place::write(&environment.join(OVERRIDES.0), OVERRIDES.1)?;
         super::place::write(&marker(lab), REQUIREMENTS)
     }
 }
