@@ -70,12 +70,14 @@ def main():
     for start in range(starts):
         begun = time.time()
         manager, client = start_new_kernel(kernel_name="loglinear", startup_timeout=300)
-        execute(client, FIRST, "text/html")
-        first.append(time.time() - begun)
-        frames += [execute(client, frame_cell(start * 20 + i), "text/html") for i in range(20)]
-        figures += [execute(client, figure_cell(start * 6 + i), "image/svg+xml") for i in range(6)]
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+        try:
+            execute(client, FIRST, "text/html")
+            first.append(time.time() - begun)
+            frames += [execute(client, frame_cell(start * 20 + i), "text/html") for i in range(20)]
+            figures += [execute(client, figure_cell(start * 6 + i), "image/svg+xml") for i in range(6)]
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
         print(f"start {start + 1}/{starts}: first result after {first[-1]:.1f} s", flush=True)
     rows = [
         ("kernel start to first result", statistics.median(first), 20, len(first)),

@@ -20,6 +20,7 @@ def cells(steps):
         f"""
 let trained = Experiment::new({json.dumps(str(FOLDER))})
     .task(TaskConfig::Mqar(MqarConfig {{ seq_len: 32, pairs: 4, ..Default::default() }}))
+    .lambda([LambdaKind::Fixed])
     .configure(|config| {{
         config.train.steps = {steps};
         config.train.eval_every = 50;
@@ -45,8 +46,15 @@ def evaluations():
 
 
 def main():
-    steps = 600
     manager, client = start_new_kernel(kernel_name="loglinear", startup_timeout=300)
+    try:
+        check(manager, client, steps=600)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def check(manager, client, steps):
     first, training = cells(steps)
     client.execute_interactive(first, timeout=300)
     lines = []
@@ -72,8 +80,6 @@ def main():
     rows = [json.loads(line) for line in (RUN / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == list(range(50, steps + 1, 50)), rows
     assert json.loads((RUN / "result.json").read_text())["steps"] == steps
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,11 @@ use polars::prelude::{DataFrame, Expr, IntoLazy, LazyFrame, col, len};
 
 /// Rows of a frame of λ whose level holds something: λ of the others multiplies nothing.
 fn present(lambda: &DataFrame) -> LazyFrame {
-    lambda.clone().lazy().filter(col("present")).with_column(col("lambda").cast(polars::prelude::DataType::Float64))
+    lambda
+        .clone()
+        .lazy()
+        .filter(col("present"))
+        .with_column(col("lambda").cast(polars::prelude::DataType::Float64))
 }
 
 /// Keys in their order, whatever order the groups came in.
@@ -26,9 +30,11 @@ fn columns<const N: usize>(names: [&str; N]) -> [Expr; N] {
 pub fn lambda_by_region(lambda: &DataFrame) -> Result<DataFrame> {
     let keys = ["kind", "layer", "region", "level"];
     let value = || col("lambda");
-    let grouped = present(lambda)
-        .group_by(columns(keys))
-        .agg([value().mean().alias("mean"), value().std(0).alias("std"), len().alias("n")]);
+    let grouped = present(lambda).group_by(columns(keys)).agg([
+        value().mean().alias("mean"),
+        value().std(0).alias("std"),
+        len().alias("n"),
+    ]);
     sorted(grouped, &keys)
 }
 

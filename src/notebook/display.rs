@@ -109,7 +109,8 @@ impl Show for Figure {
 
 impl Show for RunResult {
     fn rich(&self) -> Rich {
-        let percent = |share: Option<f64>| share.map_or("–".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+        let percent =
+            |share: Option<f64>| share.map_or("–".to_owned(), |share| format!("{:.1} %", 100.0 * share));
         fields(&[
             ("λ", self.kind.clone()),
             ("seed", self.seed.to_string()),
@@ -175,7 +176,9 @@ pub(super) fn fields(rows: &[(&str, String)]) -> Rich {
     let text: Vec<String> = rows.iter().map(|(name, value)| format!("{name:<width$}  {value}")).collect();
     let row = |(name, value): &(&str, String)| {
         let (name, value) = (escape(name), escape(value));
-        format!("<tr><th style=\"text-align:left\">{name}</th><td style=\"text-align:left\">{value}</td></tr>")
+        format!(
+            "<tr><th style=\"text-align:left\">{name}</th><td style=\"text-align:left\">{value}</td></tr>"
+        )
     };
     let html = format!("<table>{}</table>", rows.iter().map(row).collect::<String>());
     Rich::text(text.join("\n")).with("text/html", html)

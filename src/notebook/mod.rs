@@ -27,8 +27,8 @@ pub mod prelude {
     pub use crate::{attention, cohort, device, fenwick, frame, lambda, model, task, train, visualization};
     pub use burn::tensor::{DType, Device, Int, Tensor, TensorData};
     pub use polars::prelude::{
-        Column, DataFrame, DataType, Expr, IntoLazy, LazyFrame, NamedFrom, Series, SortMultipleOptions, col,
-        df, lit, when,
+        ChunkAgg, Column, DataFrame, DataType, Expr, IntoLazy, LazyFrame, NamedFrom, Series,
+        SortMultipleOptions, col, df, lit, when,
     };
 }
 

@@ -112,7 +112,11 @@ impl Draw for BandChart {
         let power_of_10 = |value: &f64| {
             let whole = (value - value.round()).abs() < 1e-9;
             // Less than two decades have too few whole ones to read a number from.
-            if whole || decades < 2.0 { format_number(two_digits(10_f64.powf(*value))) } else { String::new() }
+            if whole || decades < 2.0 {
+                format_number(two_digits(10_f64.powf(*value)))
+            } else {
+                String::new()
+            }
         };
         let (x_format, y_format): (&dyn Fn(&f64) -> String, &dyn Fn(&f64) -> String) =
             match (self.logarithmic, self.percent) {

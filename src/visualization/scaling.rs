@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn the_exponent_of_a_power_is_found() {
-        let power = |p: f64| (4..10).map(|i| (f64::from(i), p * f64::from(i) * 2_f64.log10() + 1.0)).collect();
+        let power =
+            |p: f64| (4..10).map(|i| (f64::from(i), p * f64::from(i) * 2_f64.log10() + 1.0)).collect();
         for p in [0.0, 1.0, 2.0] {
             let points: Vec<(f64, f64)> = power(p);
             assert!((exponent(&points).unwrap() - p).abs() < 1e-12);

@@ -198,7 +198,7 @@ fn scaling_names_the_exponent_and_refuses_what_has_no_logarithm() {
     let cost: Vec<f64> = lengths.iter().map(|&t| 1e-3 * f64::from(t).powi(2)).collect();
     let frame = df!("series" => ["quadratic"; 4], "seq_len" => lengths, "ms" => cost).unwrap();
     let figure = scaling(&frame, "ms", "Cost", "milliseconds").unwrap();
-    for text in ["quadratic (T^2.00)", "milliseconds", ">512<", ">Cost<"] {
+    for text in ["quadratic (T^2.00)", "milliseconds", "512", "Cost"] {
         assert!(figure.svg().contains(text), "{text}");
     }
     let zero = df!("series" => ["a"], "seq_len" => [64_u32], "ms" => [0.0]).unwrap();

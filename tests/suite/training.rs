@@ -341,13 +341,10 @@ fn an_experiment_trains_a_map_here_and_goes_on_where_it_was() {
     use loglinear::notebook::{Experiment, Show, Trained};
     let folder = tempfile::tempdir().unwrap();
     let config = tiny();
-    let experiment = Experiment::new(folder.path())
-        .task(config.task.clone())
-        .seeds([0, 1])
-        .configure(|to| {
-            to.train = config.train.clone();
-            to.model = config.model.clone();
-        });
+    let experiment = Experiment::new(folder.path()).task(config.task.clone()).seeds([0, 1]).configure(|to| {
+        to.train = config.train.clone();
+        to.model = config.model.clone();
+    });
     // The map's name is what the folder and the configuration say, built in or not.
     let trained = experiment.run_here(Linear).unwrap();
     assert_eq!((trained.runs.height(), trained.folders.len()), (2, 2));

@@ -10,6 +10,7 @@ import argparse
 import base64
 import html.parser
 import pathlib
+import queue
 import re
 import sys
 import time
@@ -18,8 +19,10 @@ import xml.etree.ElementTree
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from nbclient.util import ensure_async
 
 EXPECTED = "raises-exception"
+MARK = "loglinear: all before this line has come"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -131,13 +134,17 @@ class Runner(NotebookClient):
     def start(self, cell, cell_index):
         self.begun = time.time()
 
-    def end(self, cell, cell_index, execute_reply):
+    async def end(self, cell, cell_index, execute_reply):
         if cell.cell_type != "code":
             return
         self.done += 1
         seconds = time.time() - self.begun
         print(f"  cell {self.done}/{self.total}: {seconds:.1f} s", flush=True)
         expected = EXPECTED in cell.metadata.get("tags", [])
+        if expected or self.done == self.total:
+            await self.settle(cell)
+        else:
+            await self.collect(cell, seconds=0.05)
         try:
             for output in cell.outputs:
                 check(output)
@@ -147,6 +154,32 @@ class Runner(NotebookClient):
             raise Failed(self.where(cell, failure)) from None
         if expected:
             raise Failed(self.where(cell, "succeeded, but has the tag " + EXPECTED))
+
+    async def settle(self, cell):
+        """Waits until all that the cell wrote to standard error has come.
+
+        The kernel passes standard error on by a thread of its own, also after it has called the cell done.
+        A line that is written later and has come says that all before it have.
+        """
+        await ensure_async(self.kc.execute(f'eprintln!("{MARK}");', store_history=False))
+        await self.collect(cell, seconds=60, until=MARK)
+        await ensure_async(self.kc.get_shell_msg(timeout=60))
+
+    async def collect(self, cell, seconds, until=None):
+        """Adds to the cell what still comes on standard error, up to a line if one is given."""
+        deadline = time.time() + seconds
+        while (left := deadline - time.time()) > 0:
+            try:
+                message = await ensure_async(self.kc.get_iopub_msg(timeout=left))
+            except queue.Empty:
+                return
+            content = message["content"]
+            if message["msg_type"] != "stream" or content["name"] != "stderr":
+                continue
+            late = content["text"]
+            if until and until in late:
+                return
+            cell.outputs.append(nbformat.v4.new_output("stream", name="stderr", text=late))
 
     def where(self, cell, failure):
         source = "\n".join("    " + line for line in cell.source.splitlines())

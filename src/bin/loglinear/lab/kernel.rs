@@ -17,7 +17,10 @@ impl Step for Kernel {
         Ok(if file.is_file() {
             State::Ready(file.display().to_string())
         } else {
-            State::Absent { found: "not registered".to_owned(), plan: "registering it with this lab".to_owned() }
+            State::Absent {
+                found: "not registered".to_owned(),
+                plan: "registering it with this lab".to_owned(),
+            }
         })
     }
 

@@ -69,7 +69,8 @@ fn link(lab: &Lab) -> Result<PathBuf> {
     // Only this crate's own build asks for the shared standard library: the dependencies stay as they are.
     command.args(["--lib", "--crate-type", "dylib", "--message-format", "json-render-diagnostics"]);
     command.args(["--", "-C", "prefer-dynamic"]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let failed = |message: String| Error::Command { command: "cargo rustc --crate-type dylib".into(), message };
+    let failed =
+        |message: String| Error::Command { command: "cargo rustc --crate-type dylib".into(), message };
     let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
     let mut found = None;
     for line in BufReader::new(child.stdout.take().expect("stdout is piped")).lines() {

@@ -40,8 +40,8 @@ impl Step for Python {
     }
 
     fn make(&self, lab: &Lab) -> Result<()> {
-        let interpreter = interpreter()
-            .map_err(|message| Error::Command { command: "python3".to_owned(), message })?;
+        let interpreter =
+            interpreter().map_err(|message| Error::Command { command: "python3".to_owned(), message })?;
         let environment = lab.shared().join("python");
         let requirements = lab.shared().join("requirements.txt");
         super::place::write(&requirements, REQUIREMENTS)?;

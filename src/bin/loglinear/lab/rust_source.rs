@@ -18,7 +18,8 @@ impl Step for RustSource {
             Some(folder) => State::Ready(folder.display().to_string()),
             None => State::Absent {
                 found: "not installed".to_owned(),
-                plan: "adding rustup's component rust-src, or else unpacking Debian's rust-web-src".to_owned(),
+                plan: "adding rustup's component rust-src, or else unpacking Debian's rust-web-src"
+                    .to_owned(),
             },
         })
     }
