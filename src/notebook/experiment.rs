@@ -156,7 +156,18 @@ impl Experiment {
 
     fn announce(&self, jobs: &[Job]) {
         let (count, out) = (jobs.len(), self.out.display());
-        println!("{count} runs in {out}: an interrupted training goes on when this cell is run again");
+        let runs = if count == 1 { "run" } else { "runs" };
+        println!("{count} {runs} in {out}: an interrupted training goes on when this cell is run again");
+        let unfinished =
+            |job: &&Job| RunFolder::open(&job.folder).is_ok_and(|run| matches!(run.result(), Ok(None)));
+        for job in jobs.iter().filter(unfinished) {
+            let rows = RunFolder::open(&job.folder).and_then(|run| run.metrics()).unwrap_or_default();
+            let step = rows.last().map_or(0, |row| row.step);
+            println!(
+                "{}: was interrupted after its evaluation at step {step}, goes on",
+                job.folder.display()
+            );
+        }
     }
 
     /// Passes the program's lines on until it ends.

@@ -2,6 +2,11 @@
 //!
 //! Nothing else in the crate knows about notebooks. In the evcxr kernel the last expression of a cell
 //! is shown by [`Show`]; in a terminal the same call prints text.
+//!
+//! Three things of evcxr are worth knowing. A variable that lives on after its cell can be neither a
+//! closure (write a `fn`) nor a borrow (clone it, or put braces around). A last expression that uses up a
+//! variable of its own cell is shown as text: name it first (`let table = df!(…)?; table`). Where the kernel
+//! can't tell a type, write it: `let values: Vec<f64> = …`.
 
 mod display;
 mod experiment;
@@ -14,6 +19,8 @@ pub use table::Table;
 pub use trained::Trained;
 
 use crate::{Error, Result};
+use polars::df;
+use polars::prelude::DataFrame;
 
 /// What a notebook's first cell imports: `use loglinear::notebook::prelude::*;`.
 pub mod prelude {
@@ -32,12 +39,13 @@ pub mod prelude {
     };
 }
 
-/// Called once by the kernel's start-up file: a panic in a cell becomes one sentence.
+/// Called once by the kernel's start-up file: a panic in a cell becomes one sentence. Returns what the
+/// kernel runs on, which cells find as `loglinear_kernel`.
 ///
 /// # Errors
 ///
 /// If this process isn't the evcxr kernel: a program's panics are its own affair.
-pub fn start() -> Result<()> {
+pub fn start() -> Result<DataFrame> {
     if !in_kernel() {
         return Err(Error::value("notebook::start", "called in the evcxr kernel", "another process"));
     }
@@ -49,7 +57,11 @@ pub fn start() -> Result<()> {
         });
         eprintln!("panic: {message}{place}");
     }));
-    Ok(())
+    let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| "not set".to_owned());
+    Ok(df!(
+        "what" => ["loglinear", "device for training", "program that trains"],
+        "value" => [env!("CARGO_PKG_VERSION").to_owned(), variable("LOGLINEAR_DEVICE"), variable("LOGLINEAR_PROGRAM")],
+    )?)
 }
 
 /// Whether this process is the one in which evcxr runs cells.

@@ -72,12 +72,12 @@ impl Show for Trained {
                         format!("best accuracy {:.1} %", 100.0 * best)
                     });
                     let ended = match result.status {
-                        Status::Target => "reached its target",
-                        Status::Completed => "took all its steps",
+                        Status::Target => "reached the target",
+                        Status::Completed => "ended",
                         Status::Diverged => "diverged",
                         Status::Interrupted => "was interrupted",
                     };
-                    format!("{best}; {ended} ({})", result.steps)
+                    format!("{best}; {ended} at step {}", result.steps)
                 }
                 Ok(None) => "not finished: run the same cell again".to_owned(),
                 Err(error) => error.to_string(),

@@ -195,3 +195,40 @@ fn ctrl_c_leaves_a_run_that_the_same_command_finishes() {
     let steps = std::fs::read_to_string(&metrics).unwrap().lines().count();
     assert_eq!(steps, 40, "every evaluation once");
 }
+
+#[test]
+fn lab_names_what_it_can_not_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let usage = |arguments: &[&str], parts: &[&str]| {
+        let output = loglinear(arguments, folder.path());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let message = text(&output.stderr);
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    };
+    usage(&["lab", "--device", "tpu"], &["tpu", "cuda:N"]);
+    usage(&["lab", "--in-place"], &["--execute"]);
+    usage(&["lab", "--execute", "--check"], &["--check"]);
+    // Outside a checkout there is nothing to compile.
+    let mut outside = Command::new(env!("CARGO_BIN_EXE_loglinear"));
+    outside.args(["lab", "--check"]).current_dir(folder.path()).env_remove("CARGO_MANIFEST_DIR");
+    let output = outside.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("checkout of loglinear"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn lab_check_says_what_is_missing_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("target");
+    let mut check = Command::new(env!("CARGO_BIN_EXE_loglinear"));
+    check.args(["lab", "--check"]).current_dir(env!("CARGO_MANIFEST_DIR")).env("CARGO_TARGET_DIR", &target);
+    let output = check.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let report = text(&output.stdout);
+    for part in ["JupyterLab", "evcxr", "compiled library", "Rust (loglinear)", "missing", "standard library"]
+    {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+    assert!(text(&output.stderr).contains("steps are not ready"));
+    assert!(!target.exists(), "--check made something");
+}

@@ -1,9 +1,10 @@
 //! Our kernel "Rust (loglinear)": evcxr with a start-up file of its own.
 
-use super::place::{KERNEL, Lab, write};
+use super::place::{KERNEL, Lab, output, write};
 use super::{State, Step, analysis, evcxr, library, rust_source};
 use loglinear::{Error, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 pub struct Kernel;
 
@@ -66,15 +67,22 @@ fn specification(lab: &Lab) -> PathBuf {
 /// Cells compose what the library computes; compiled without optimisation they start sooner.
 const EVCXR: &str = "[evcxr]\nopt_level = \"0\"\n";
 
-/// Run once in every kernel. The `?` also tells evcxr to expect some, which saves the first cell that
-/// has one a second compilation.
-const PRELUDE: &str = "loglinear::notebook::start()?;\n";
+/// Run once in every kernel, while its reader still reads. The variable has rust-analyzer load what it needs
+/// to know a frame's type, two seconds that the first cell would wait; the `?` tells evcxr to expect some,
+/// which saves the first cell that has one a second compilation.
+const PRELUDE: &str = "let loglinear_kernel = loglinear::notebook::start()?;\n";
 
-fn init(lab: &Lab, library: &std::path::Path) -> Result<String> {
+fn init(lab: &Lab, library: &Path) -> Result<String> {
+    let standard = output(Command::new(rust_source::rustc()).args(["--print", "target-libdir"]))?;
+    let standard = String::from_utf8_lossy(&standard).trim().to_owned();
     let flags = [
         "-Cprefer-dynamic".to_owned(),
         format!("--extern={}={}", analysis::LIBRARY, library::file(library).display()),
         format!("-Ldependency={}", lab.target.join("release").join("deps").display()),
+        // evcxr's own search paths are relative to another folder than the one a cell is loaded from:
+        // right by chance, as long as nothing but the root is common to both.
+        format!("-Clink-arg=-Wl,-rpath,{}", library.display()),
+        format!("-Clink-arg=-Wl,-rpath,{standard}"),
     ];
     let facade = toml::Value::String(analysis::facade(lab).display().to_string());
     // Flags separated as cargo asks where one may hold a space.

@@ -3,6 +3,7 @@
 use super::place::{Lab, output, visible};
 use super::{State, Step};
 use loglinear::{Error, Result};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -78,10 +79,14 @@ fn is_library(folder: &Path) -> bool {
 /// Folder `library` of the source, in the order of trust: named by the user, of this compiler, unpacked.
 pub fn folder(lab: &Lab) -> Result<Option<PathBuf>> {
     let named = std::env::var_os("RUST_SRC_PATH").map(PathBuf::from);
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let sysroot = output(Command::new(rustc).args(["--print", "sysroot"]))?;
+    let sysroot = output(Command::new(rustc()).args(["--print", "sysroot"]))?;
     let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot).trim());
     let of_compiler = sysroot.join("lib/rustlib/src/rust/library");
     let places = [named, Some(of_compiler), Some(unpacked(lab))];
     Ok(places.into_iter().flatten().find(|folder| is_library(folder)))
+}
+
+/// The compiler that cargo uses.
+pub fn rustc() -> OsString {
+    std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())
 }
