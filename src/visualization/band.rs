@@ -118,12 +118,12 @@ impl Draw for BandChart {
                 String::new()
             }
         };
-        let (x_format, y_format): (&dyn Fn(&f64) -> String, &dyn Fn(&f64) -> String) =
-            match (self.logarithmic, self.percent) {
-                (true, _) => (&power_of_2, &power_of_10),
-                (_, true) => (&integer, &percent),
-                _ => (&integer, &number),
-            };
+        let x_format: &dyn Fn(&f64) -> String = if self.logarithmic { &power_of_2 } else { &integer };
+        let y_format: &dyn Fn(&f64) -> String = match (self.logarithmic, self.percent) {
+            (true, _) => &power_of_10,
+            (_, true) => &percent,
+            _ => &number,
+        };
         chart
             .configure_mesh()
             .light_line_style(WHITE.mix(0.0))

@@ -77,6 +77,8 @@ impl Lab {
 
     /// Runs a program to its end and takes over its success or failure.
     pub fn finish(&self, mut command: Command) -> Outcome {
+        // Ctrl-C is the program's to answer (JupyterLab asks whether it is meant); we end when it does.
+        let _ = ctrlc::set_handler(|| {});
         let status = command.status().map_err(|error| failed(&command, error))?;
         if status.success() {
             return Ok(());
