@@ -76,7 +76,11 @@ def check(manager, client, steps):
             cell, timeout=300, output_hook=lambda m: lines.append(m["content"].get("text", ""))
         )
         assert reply["content"]["status"] == "ok", reply["content"]
-    assert "done" in "".join(lines), lines
+    told = "".join(lines)
+    assert "done" in told and "goes on" in told, told
+    # Whole lines, with a rate and the time left.
+    progress = [line for line in told.splitlines() if ": step " in line]
+    assert progress and all("steps/s" in line and line.endswith("s left") for line in progress), told
     rows = [json.loads(line) for line in (RUN / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == list(range(50, steps + 1, 50)), rows
     assert json.loads((RUN / "result.json").read_text())["steps"] == steps
