@@ -103,8 +103,11 @@ fn what_one_cell_makes_is_used_ten_cells_later() {
 #[ignore = "needs what `loglinear lab` installs"]
 fn a_panic_an_error_and_a_wrong_type_fail_the_run() {
     let first = "use loglinear::notebook::prelude::*;";
-    let panic =
-        failure(&[first, "let values = [1, 2];\nlet third = values[std::hint::black_box(2_usize)];", "1 + 1"]);
+    let panic = failure(&[
+        first,
+        "let values = [1, 2];\nlet third = values[std::hint::black_box(2_usize)];",
+        "1 + 1",
+    ]);
     assert!(panic.contains("cell 2/3") && panic.contains("panic: index out of bounds"), "{panic}");
     let error = failure(&[first, "let runs = Trained::open(\"no-such-folder\")?;"]);
     assert!(error.contains("cell 2/2") && error.contains("no-such-folder"), "{error}");

@@ -2,7 +2,7 @@
 
 use super::{Table, in_kernel};
 use crate::train::{RunFolder, RunResult};
-use crate::visualization::Figure;
+use crate::visualization::{Figure, grid};
 use polars::prelude::{Column, DataFrame, IntoColumn, LazyFrame, Series};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -105,6 +105,22 @@ impl Show for Figure {
             .with("image/svg+xml", self.svg())
             .with("image/png", base64(self.png()))
     }
+}
+
+/// Several figures are one grid, two side by side.
+impl Show for Vec<Figure> {
+    fn rich(&self) -> Rich {
+        grid(self, 2).rich()
+    }
+}
+
+/// A statement at the end of a cell shows nothing.
+impl Show for () {
+    fn rich(&self) -> Rich {
+        Rich::text("")
+    }
+
+    fn show(&self) {}
 }
 
 impl Show for RunResult {
