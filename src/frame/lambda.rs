@@ -10,6 +10,7 @@ use crate::train::RunFolder;
 use crate::{Error, Result, device};
 use burn::tensor::Device;
 use polars::prelude::{DataFrame, NamedFrom, Series};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Most rows of a frame of λ.
@@ -41,9 +42,12 @@ pub fn run_lambda(
         return Err(Error::value("seq_len", format!("at most the model's max_seq_len = {longest}"), seq_len));
     }
     let rows = [seq_len, config.model.layers, config.model.heads, config.model.levels()];
-    let most = MOST_ROWS / rows.iter().product::<usize>();
-    if !(1..=most).contains(&sequences) {
-        let expected = format!("1 to {most} (a frame has at most {MOST_ROWS} rows)");
+    let (held, fit) = (config.task.examples().1, MOST_ROWS / rows.iter().product::<usize>());
+    if !(1..=held.min(fit)).contains(&sequences) {
+        let expected = match held <= fit {
+            true => format!("1 to {held} (the run's validation set)"),
+            false => format!("1 to {fit} (a frame has at most {MOST_ROWS} rows)"),
+        };
         return Err(Error::value("number of sequences", expected, sequences));
     }
     let data = Dataset::generate(&task, config.seed, Split::Validation, sequences)?;
@@ -74,11 +78,26 @@ pub fn recorded_lambda(folders: &[RunFolder]) -> Result<DataFrame> {
 ///
 /// # Errors
 ///
-/// If there is no frame, or their columns differ.
+/// If there is no frame, their columns differ, or two hold runs of one name: such runs would be taken
+/// for one.
 pub fn stack_lambda(frames: impl IntoIterator<Item = DataFrame>) -> Result<DataFrame> {
     let mut frames = frames.into_iter();
     let first = frames.next().ok_or_else(|| Error::value("frames of λ", "at least one", 0))?;
-    frames.try_fold(first, |all, frame| Ok(all.vstack(&frame)?))
+    let mut names = run_names(&first)?;
+    frames.try_fold(first, |all, frame| {
+        for name in run_names(&frame)? {
+            if names.contains(&name) {
+                let expected = "of runs with different names (the last two parts of their paths)";
+                return Err(Error::value("frames of λ", expected, format!("`{name}` twice")));
+            }
+            names.insert(name);
+        }
+        Ok(all.vstack(&frame)?)
+    })
+}
+
+fn run_names(lambda: &DataFrame) -> Result<HashSet<String>> {
+    Ok(super::texts(&lambda.column("run")?.unique()?.into_frame(), "run")?.into_iter().collect())
 }
 
 /// Name of the run that a frame of λ is of, or starts with.

@@ -12,3 +12,4 @@ pub use parquet::{read_parquet, write_parquet};
 pub use runs::{evaluations, runs};
 
 pub(crate) use columns::{numbers, texts};
+pub(crate) use runs::run_name;

@@ -80,7 +80,7 @@ pub fn runs(folders: &[RunFolder]) -> Result<DataFrame> {
 }
 
 /// Name of a run in frames: the last two parts of its path, which tell runs of a cohort apart.
-pub(super) fn run_name(folder: &RunFolder) -> String {
+pub(crate) fn run_name(folder: &RunFolder) -> String {
     let parts: Vec<_> =
         folder.path().components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
     parts[parts.len().saturating_sub(2)..].join("/")

@@ -147,6 +147,28 @@ impl LambdaConfig {
         self.custom.as_deref().unwrap_or(self.kind.name())
     }
 
+    /// Checks the name of a map of the reader's own: it becomes part of a folder's name, and must not pass
+    /// for something built in.
+    ///
+    /// # Errors
+    ///
+    /// If the name is empty, has other characters than letters, digits, `-` and `_`, or is taken.
+    pub fn validate(&self) -> Result<()> {
+        let Some(name) = &self.custom else { return Ok(()) };
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || !name.chars().all(plain) {
+            let expected = "a name of letters, digits, - and _ (what kind() of the map returns)";
+            return Err(Error::value("model.lambda.custom", expected, format!("`{name}`")));
+        }
+        let taken = LambdaKind::ALL.map(LambdaKind::name);
+        if taken.contains(&name.as_str())
+            || ["linear-attention", "softmax-attention"].contains(&name.as_str())
+        {
+            return Err(Error::value("model.lambda.custom", "a name that nothing built in has", name));
+        }
+        Ok(())
+    }
+
     /// The built-in map.
     ///
     /// # Errors

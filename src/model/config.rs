@@ -90,6 +90,7 @@ impl RecallConfig {
             let expected = format!("a divisor of d_model = {}", self.d_model);
             return Err(Error::value("model.heads", expected, self.heads));
         }
+        self.lambda.validate()?;
         ChunkSize::new(self.chunk)
             .map(|_| ())
             .map_err(|_| Error::value("model.chunk", "a power of two (1, 2, 4, …)", self.chunk))

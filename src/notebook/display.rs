@@ -3,6 +3,8 @@
 use super::{Table, in_kernel};
 use crate::train::{RunFolder, RunResult};
 use crate::visualization::{Figure, grid};
+use burn::tensor::Tensor;
+use burn::tensor::kind::Basic;
 use polars::prelude::{Column, DataFrame, IntoColumn, LazyFrame, Series};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -43,6 +45,8 @@ impl Rich {
         }
         let mut message = String::new();
         for (mime, content) in std::iter::once(&("text/plain", self.text.clone())).chain(&self.blocks) {
+            // Data that holds the kernel's own end mark must not end the block.
+            let content = content.replace("EVCXR_END_CONTENT", "EVCXR\u{2011}END_CONTENT");
             let _ = writeln!(message, "EVCXR_BEGIN_CONTENT {mime}\n{content}\nEVCXR_END_CONTENT");
         }
         message
@@ -111,6 +115,22 @@ impl Show for Figure {
 impl Show for Vec<Figure> {
     fn rich(&self) -> Rich {
         grid(self, 2).rich()
+    }
+}
+
+/// Shape and values.
+impl<const D: usize, K> Show for Tensor<D, K>
+where
+    K: Basic,
+{
+    fn rich(&self) -> Rich {
+        Rich::text(self.to_string())
+    }
+}
+
+impl<T: Show> Show for Option<T> {
+    fn rich(&self) -> Rich {
+        self.as_ref().map_or_else(|| Rich::text("none"), Show::rich)
     }
 }
 

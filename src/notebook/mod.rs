@@ -10,6 +10,7 @@
 
 mod display;
 mod experiment;
+mod own_map;
 mod table;
 mod trained;
 

@@ -137,9 +137,11 @@ fn cell(column: &Column, row: usize) -> String {
         Ok(AnyValue::Null) | Err(_) => format!("<span style=\"color:{GREY}\">null</span>"),
         Ok(AnyValue::Float64(value)) => number(value),
         Ok(AnyValue::Float32(value)) => number(f64::from(value)),
-        Ok(AnyValue::String(text)) => escape(&shortened(text)),
-        Ok(AnyValue::StringOwned(text)) => escape(&shortened(&text)),
-        Ok(value) => escape(&shortened(&value.to_string())),
+        // Texts and categories without the quotes that they have as values of a list.
+        Ok(value) => match value.get_str() {
+            Some(text) => escape(&shortened(text)),
+            None => escape(&shortened(&value.to_string())),
+        },
     }
 }
 

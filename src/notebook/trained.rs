@@ -5,9 +5,10 @@ use super::display::{Rich, fields};
 use crate::frame;
 use crate::lambda::LambdaMap;
 use crate::train::{RunFolder, Status};
-use crate::{Result, device};
+use crate::{Error, Result, device};
 use polars::prelude::DataFrame;
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Run folders and what is in them.
@@ -19,7 +20,8 @@ pub struct Trained {
     pub runs: DataFrame,
     /// A row an evaluation: see [`frame::evaluations`].
     pub evaluations: DataFrame,
-    lambda: Option<Arc<dyn LambdaMap>>,
+    /// Maps of the reader's own, by the folder of the run that uses them.
+    maps: HashMap<PathBuf, Arc<dyn LambdaMap>>,
 }
 
 impl Trained {
@@ -29,23 +31,36 @@ impl Trained {
     ///
     /// If there is none, or one can't be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::of(RunFolder::find(path)?, None)
+        Self::of(RunFolder::find(path)?, HashMap::new())
     }
 
-    /// Given runs, and the λ map of the reader's own that they use.
-    pub(super) fn of(folders: Vec<RunFolder>, lambda: Option<Arc<dyn LambdaMap>>) -> Result<Self> {
+    /// Given runs, and λ maps of the reader's own that some use.
+    pub(super) fn of(folders: Vec<RunFolder>, maps: HashMap<PathBuf, Arc<dyn LambdaMap>>) -> Result<Self> {
+        let mut names: HashMap<String, &RunFolder> = HashMap::new();
+        for folder in &folders {
+            if let Some(other) = names.insert(frame::run_name(folder), folder) {
+                let message = format!(
+                    "frames and figures would take this run and {} for one: both end in `{}`; rename a folder",
+                    other.path().display(),
+                    frame::run_name(folder)
+                );
+                return Err(Error::run(folder.path(), message));
+            }
+        }
         let (runs, evaluations) = (frame::runs(&folders)?, frame::evaluations(&folders)?);
-        Ok(Self { folders, runs, evaluations, lambda })
+        Ok(Self { folders, runs, evaluations, maps })
     }
 
-    /// These runs and others together, to compare them. λ of a reader's own map is read from the
-    /// runs before they are joined.
+    /// These runs and others together, to compare them; a run that is in both counts once.
     ///
     /// # Errors
     ///
-    /// If a run can't be read.
+    /// If a run can't be read, or two have the same name.
     pub fn and(&self, others: &Self) -> Result<Self> {
-        Self::of(self.folders.iter().chain(&others.folders).cloned().collect(), None)
+        let mut folders = self.folders.clone();
+        folders.extend(others.folders.iter().filter(|folder| !self.folders.contains(folder)).cloned());
+        let maps = self.maps.clone().into_iter().chain(others.maps.clone()).collect();
+        Self::of(folders, maps)
     }
 
     /// λ of every run on the first `sequences` sequences of its validation set, on the CPU: a row for
@@ -53,10 +68,12 @@ impl Trained {
     ///
     /// # Errors
     ///
-    /// If a run has no checkpoint or no λ, or uses a map that isn't known here.
+    /// If a run has no checkpoint or no λ, or uses a map of the reader's own and was opened: the map is known
+    /// to what [`Experiment::run_here`](super::Experiment::run_here) returned.
     pub fn lambda(&self, sequences: usize) -> Result<DataFrame> {
         let device = device::parse("cpu")?;
-        let of = |run: &RunFolder| frame::run_lambda(run, sequences, None, self.lambda.clone(), &device);
+        let map = |run: &RunFolder| self.maps.get(run.path()).cloned();
+        let of = |run: &RunFolder| frame::run_lambda(run, sequences, None, map(run), &device);
         let frames: Vec<DataFrame> = self.folders.iter().map(of).collect::<Result<_>>()?;
         frame::stack_lambda(frames)
     }

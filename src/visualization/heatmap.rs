@@ -38,8 +38,11 @@ pub fn lambda_heatmap(lambda: &DataFrame, run: &str, sequence: usize, cells: Cel
         let mut known = runs.clone();
         known.sort();
         known.dedup();
-        let message =
-            format!("no λ of run `{run}`, sequence {sequence}; the frame has runs {}", known.join(", "));
+        let last = (0..runs.len()).filter(|&row| runs[row] == run).map(|row| sequences[row] as usize).max();
+        let message = match last {
+            Some(last) => format!("no λ of sequence {sequence} of run `{run}`; its last is {last}"),
+            None => format!("no λ of run `{run}`; the frame has runs {}", known.join(", ")),
+        };
         return Err(Error::Figure(message));
     };
     let index = |name: &str| -> Result<Vec<usize>> {
@@ -48,6 +51,10 @@ pub fn lambda_heatmap(lambda: &DataFrame, run: &str, sequence: usize, cells: Cel
     let (layers, heads) = (index("layer")?, index("head")?);
     let (positions, levels) = (index("position")?, index("level")?);
     let (mut values, names) = (numbers(lambda, "lambda")?, texts(lambda, "region")?);
+    // NaN stands for a level that holds nothing; what isn't finite where one does must look different.
+    for value in values.iter_mut().filter(|value| !value.is_finite()) {
+        *value = f64::INFINITY;
+    }
     if cells == Cells::Present {
         for (value, present) in values.iter_mut().zip(numbers(lambda, "present")?) {
             if present != 1.0 {
@@ -89,6 +96,8 @@ struct Heatmap {
 
 /// Colour of a cell without a value.
 const EMPTY: RGBColor = RGBColor(0xec, 0xec, 0xec);
+/// Colour of a cell whose λ is NaN or infinite.
+const BROKEN: RGBColor = RGBColor(0xff, 0x00, 0x90);
 
 const LEFT: f64 = 64.0;
 const PLOT: f64 = 660.0;
@@ -106,7 +115,11 @@ impl Heatmap {
     }
 
     fn color(&self, value: f64) -> RGBColor {
-        if value.is_finite() { ViridisRGB::get_color((value / self.largest).clamp(0.0, 1.0)) } else { EMPTY }
+        match value {
+            value if value.is_nan() => EMPTY,
+            value if value.is_infinite() => BROKEN,
+            value => ViridisRGB::get_color((value / self.largest).clamp(0.0, 1.0)),
+        }
     }
 }
 
@@ -129,7 +142,14 @@ impl Draw for Heatmap {
                 x += 34.0 + 6.8 * region.len() as f64;
             }
         }
-        if self.panels.iter().any(|(_, values)| values.iter().any(|value| value.is_nan())) {
+        let any =
+            |of: fn(f64) -> bool| self.panels.iter().any(|(_, values)| values.iter().any(|&value| of(value)));
+        if any(f64::is_infinite) {
+            pen.fill((x, 40.0), (x + 11.0, 51.0), BROKEN)?;
+            pen.text("not finite", (x + 16.0, 46.0), theme.text(12.0), HPos::Left)?;
+            x += 100.0;
+        }
+        if any(f64::is_nan) {
             x = x.max(LEFT + PLOT - 160.0);
             pen.fill((x, 40.0), (x + 11.0, 51.0), EMPTY)?;
             pen.text("level holds nothing", (x + 16.0, 46.0), theme.text(12.0), HPos::Left)?;

@@ -335,30 +335,94 @@ fn schedules_warm_up_and_decay() {
     assert_eq!(constant.learning_rate_at(100), 2.0);
 }
 
+/// A map of a reader's own: λ the same at every token and level.
+#[derive(Debug)]
+struct Flat {
+    name: &'static str,
+    scale: f64,
+    levels_less: usize,
+}
+
+impl loglinear::lambda::LambdaMap for Flat {
+    fn kind(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn specs(&self, heads: usize, levels: usize) -> Vec<loglinear::cohort::Spec> {
+        vec![loglinear::cohort::Spec::new("b", &[heads, levels], loglinear::cohort::Init::Constant(0.5))]
+    }
+
+    fn forward(
+        &self,
+        input: loglinear::lambda::LambdaInput,
+        parameters: loglinear::lambda::Scope<'_>,
+    ) -> loglinear::Result<loglinear::burn::tensor::Tensor<4>> {
+        let [runs, tokens, heads, levels] = input.d.dims();
+        let b = parameters.get("b")?.reshape([runs, 1, heads, levels]).expand([runs, tokens, heads, levels]);
+        Ok((b * self.scale).narrow(3, 0, levels - self.levels_less))
+    }
+}
+
 #[test]
 fn an_experiment_trains_a_map_here_and_goes_on_where_it_was() {
-    use loglinear::lambda::Linear;
     use loglinear::notebook::{Experiment, Show, Trained};
     let folder = tempfile::tempdir().unwrap();
     let config = tiny();
+    let own = |name| Flat { name, scale: 1.0, levels_less: 0 };
     let experiment = Experiment::new(folder.path()).task(config.task.clone()).seeds([0, 1]).configure(|to| {
         to.train = config.train.clone();
         to.model = config.model.clone();
     });
-    // The map's name is what the folder and the configuration say, built in or not.
-    let trained = experiment.run_here(Linear).unwrap();
+    let trained = experiment.run_here(own("flat")).unwrap();
     assert_eq!((trained.runs.height(), trained.folders.len()), (2, 2));
-    assert_eq!(trained.folders[1].config().unwrap().model.lambda.custom.as_deref(), Some("fixed"));
+    assert_eq!(trained.folders[1].config().unwrap().model.lambda.custom.as_deref(), Some("flat"));
     assert!(trained.lambda(1).unwrap().height() > 0);
     let before = std::fs::read(trained.folders[0].file("metrics.jsonl")).unwrap();
-    experiment.run_here(Linear).unwrap();
+    experiment.run_here(own("flat")).unwrap();
     assert_eq!(std::fs::read(trained.folders[0].file("metrics.jsonl")).unwrap(), before);
     let opened = Trained::open(folder.path()).unwrap();
-    assert!(opened.rich().as_text().contains("fixed-seed1"), "{}", opened.rich().as_text());
-    assert_eq!(opened.and(&trained).unwrap().runs.height(), 4);
-    let message = experiment.clone().seeds([]).run_here(Linear).unwrap_err().to_string();
-    assert!(message.contains("seeds"), "{message}");
+    assert!(opened.rich().as_text().contains("flat-seed1"), "{}", opened.rich().as_text());
+    // A run in both counts once, and the map stays known.
+    let both = opened.and(&trained).unwrap();
+    assert_eq!(both.runs.height(), 2);
+    assert!(both.lambda(1).is_ok() && opened.lambda(1).is_err());
+
+    let message = |error: loglinear::Error| error.to_string();
+    // The name alone doesn't make it the same map.
+    let found = message(experiment.run_here(Flat { name: "flat", scale: 1e6, levels_less: 0 }).unwrap_err());
+    assert!(found.contains("another map named `flat`") && found.contains("loss"), "{found}");
+    for name in ["", "../flat", "fixed", "softmax-attention"] {
+        let found = message(experiment.run_here(own(name)).unwrap_err());
+        assert!(found.contains("model.lambda.custom"), "{name}: {found}");
+    }
+    // What can't train leaves no folder.
+    let wrong = Flat { name: "wrong", scale: 1.0, levels_less: 1 };
+    assert!(message(experiment.run_here(wrong).unwrap_err()).contains("λ map `wrong`"));
+    assert!(!folder.path().join("wrong-seed0").exists());
+    let found = message(experiment.clone().seeds([]).run_here(own("flat")).unwrap_err());
+    assert!(found.contains("seeds"), "{found}");
+    let found = message(experiment.clone().seeds([3, 3]).run().unwrap_err());
+    assert!(found.contains("3 twice"), "{found}");
     // Outside the lab's kernel there is no program to start.
-    let message = experiment.run().unwrap_err().to_string();
-    assert!(message.contains("LOGLINEAR_PROGRAM"), "{message}");
+    let found = message(experiment.run().unwrap_err());
+    assert!(found.contains("LOGLINEAR_PROGRAM"), "{found}");
+}
+
+#[test]
+fn runs_that_frames_would_take_for_one_are_refused() {
+    use loglinear::notebook::Trained;
+    let folder = tempfile::tempdir().unwrap();
+    for place in ["a/same", "b/same"] {
+        let config = RunConfig { train: TrainConfig { steps: 1, ..tiny().train }, ..tiny() };
+        train(&[job(config, &folder.path().join(place).join("run"))], &options()).unwrap();
+    }
+    let found = Trained::open(folder.path()).unwrap_err().to_string();
+    assert!(found.contains("same/run") && found.contains("rename"), "{found}");
+    let lambda = Trained::open(folder.path().join("a")).unwrap().lambda(1).unwrap();
+    let found = loglinear::frame::stack_lambda([lambda.clone(), lambda]).unwrap_err().to_string();
+    assert!(found.contains("`same/run` twice"), "{found}");
+    let run = &Trained::open(folder.path().join("b")).unwrap();
+    let held = run.folders[0].config().unwrap().task.examples().1;
+    let found = run.lambda(held + 1).unwrap_err().to_string();
+    assert!(found.contains(&format!("1 to {held}")), "{found}");
 }

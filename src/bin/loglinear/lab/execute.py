@@ -188,7 +188,14 @@ class Runner(NotebookClient):
 
 def execute(path, arguments):
     """Runs one notebook and returns what is wrong with it, or None."""
-    notebook = nbformat.read(path, as_version=4)
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+    except Exception as error:  # Whatever a file that is no notebook makes the reader raise.
+        return f"not a notebook: {str(error).splitlines()[0]}"
+    wanted = notebook.metadata.get("kernelspec", {}).get("name", arguments.kernel)
+    if wanted != arguments.kernel:
+        return f"is for the kernel `{wanted}`, not for `{arguments.kernel}`"
     stored = [[form(output) for output in cell.outputs] for cell in code_cells(notebook)]
     begun = time.time()
     print(f"{path}", flush=True)
@@ -215,7 +222,8 @@ def execute(path, arguments):
     }
     notebook.metadata["language_info"] = {"file_extension": ".rs", "mimetype": "text/rust", "name": "rust"}
     found = [[form(output) for output in cell.outputs] for cell in code_cells(notebook)]
-    if problem is None and not arguments.in_place:
+    # A notebook that was never executed has nothing to compare with.
+    if problem is None and not arguments.in_place and any(stored):
         for number, (before, after) in enumerate(zip(stored, found), start=1):
             if before != after:
                 problem = f"cell {number}: outputs of another form than the stored ones: expected {before}, found {after}"

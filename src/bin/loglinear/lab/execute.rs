@@ -1,20 +1,31 @@
 //! Notebooks from top to bottom without a browser.
 
 use super::place::{KERNEL, Lab, write};
-use crate::{Failure, Outcome};
+use crate::Outcome;
 use loglinear::{Error, Result};
 use std::path::{Path, PathBuf};
 
 const RUNNER: &str = include_str!("execute.py");
 
-pub fn run(lab: &Lab, notebooks: &[PathBuf], in_place: bool, out: Option<&Path>) -> Outcome {
-    let notebooks = if notebooks.is_empty() { all(&lab.notebooks())? } else { notebooks.to_vec() };
-    for notebook in &notebooks {
-        if !notebook.is_file() || notebook.extension().is_none_or(|ending| ending != "ipynb") {
-            let expected = "a notebook (.ipynb)";
-            return Err(Failure::Usage(Error::value("--execute", expected, notebook.display())));
-        }
+/// The notebooks to run, which must exist.
+pub fn notebooks(lab: &Lab, named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if named.is_empty() {
+        return all(&lab.notebooks());
     }
+    for notebook in named {
+        let found = match notebook {
+            path if path.extension().is_none_or(|ending| ending != "ipynb") => "another file",
+            path if path.is_file() => continue,
+            path if path.exists() => "a folder",
+            _ => "no such file",
+        };
+        let found = format!("{} ({found})", notebook.display());
+        return Err(Error::value("--execute", "notebooks (.ipynb)", found));
+    }
+    Ok(named.to_vec())
+}
+
+pub fn run(lab: &Lab, notebooks: &[PathBuf], in_place: bool, out: Option<&Path>) -> Outcome {
     let script = lab.root.join("execute.py");
     write(&script, RUNNER)?;
     let out = out.map_or_else(|| lab.root.join("executed"), Path::to_owned);

@@ -102,12 +102,16 @@ impl LabCommand {
         if self.check {
             return check(&lab);
         }
+        let notebooks = match &self.execute {
+            Some(named) => execute::notebooks(&lab, named).map_err(Failure::Usage)?,
+            None => Vec::new(),
+        };
         prepare(&lab)?;
         if let Some(script) = &self.python {
             return lab.finish(lab.python_command(script));
         }
-        if let Some(notebooks) = &self.execute {
-            return execute::run(&lab, notebooks, self.in_place, self.out.as_deref());
+        if self.execute.is_some() {
+            return execute::run(&lab, &notebooks, self.in_place, self.out.as_deref());
         }
         if self.prepare {
             return Ok(());
@@ -164,7 +168,7 @@ fn check(lab: &Lab) -> Outcome {
             State::Ready(detail) => format!("ready    {}: {detail}", step.name()),
             State::Absent { found, plan } => {
                 missing += 1;
-                format!("missing  {}: {found}; `loglinear lab` would be {plan}", step.name())
+                format!("missing  {}: {found}; remedy: {plan}", step.name())
             }
             State::Blocked(message) => {
                 missing += 1;
