@@ -1,5 +1,9 @@
 //! Numbers about predictions and about λ.
 
+mod statistics;
+
+pub use statistics::{Interval, Paired, Summary, bootstrap_interval, collapse_rate, paired, sign_test};
+
 use crate::host;
 use crate::model::IGNORED;
 use burn::tensor::{Int, Tensor};
