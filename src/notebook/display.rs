@@ -145,8 +145,6 @@ impl Show for () {
 
 impl Show for RunResult {
     fn rich(&self) -> Rich {
-        let percent =
-            |share: Option<f64>| share.map_or("–".to_owned(), |share| format!("{:.1} %", 100.0 * share));
         fields(&[
             ("λ", self.kind.clone()),
             ("seed", self.seed.to_string()),
@@ -172,8 +170,7 @@ impl Show for RunFolder {
             match result {
                 Some(result) => {
                     rows.push(("ended", format!("{} at step {}", result.status.name(), result.steps)));
-                    let best = result.best_accuracy.map(|best| format!("{:.1} %", 100.0 * best));
-                    rows.push(("best accuracy", best.unwrap_or_else(|| "–".to_owned())));
+                    rows.push(("best accuracy", percent(result.best_accuracy)));
                 }
                 None => rows.push(("ended", "not yet".to_owned())),
             }
@@ -204,6 +201,11 @@ fn sentence(error: &dyn std::fmt::Display) -> Rich {
     let text = format!("error: {error}");
     let html = format!("<p style=\"color:#b00020\">{}</p>", escape(&text));
     Rich::text(text).with("text/html", html)
+}
+
+/// A share as a percentage with one decimal, or a dash.
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", 100.0 * share))
 }
 
 /// Names and values, a row each.

@@ -96,12 +96,12 @@ impl Experiment {
     /// If the configuration is wrong, the program can't be started, or a run diverges: then
     /// [`Trained::open`] has the others.
     pub fn run(&self) -> Result<Trained> {
-        let kinds = self.kinds.clone().unwrap_or_else(|| vec![self.config.model.lambda.kind]);
-        if kinds.is_empty() {
-            return Err(Error::value("λ kinds", "at least one", "none"));
-        }
+        let kinds = match &self.kinds {
+            Some(kinds) if kinds.is_empty() => return Err(Error::value("λ kinds", "at least one", "none")),
+            kinds => kinds.as_deref().unwrap_or_default(),
+        };
         let seeds = self.checked_seeds()?;
-        let jobs = Job::each(&self.out, &self.config, &kinds, &seeds)?;
+        let jobs = Job::each(&self.out, &self.config, kinds, &seeds)?;
         let program = program()?;
         self.announce(&jobs)?;
         // Not in the folder of the runs: each of them records its own.
@@ -111,7 +111,7 @@ impl Experiment {
         command.arg("train").arg("--config").arg(&path).arg("--out").arg(&self.out);
         command.args(["--device", &self.device, "--while-stdin-open", "--seed"]);
         command.args(seeds.iter().map(u64::to_string));
-        if self.config.model.mixer == Mixer::LogLinear {
+        if self.config.model.mixer == Mixer::LogLinear && !kinds.is_empty() {
             command.arg("--lambda").args(kinds.iter().map(|kind| kind.name()));
         }
         if headless() {

@@ -96,7 +96,7 @@ impl Show for Trained {
                     };
                     format!("{best}; {ended} at step {}", result.steps)
                 }
-                Ok(None) => "not finished: run the same cell again".to_owned(),
+                Ok(None) => "not finished: run the cells again from the top".to_owned(),
                 Err(error) => error.to_string(),
             };
             (name, summary)

@@ -1,12 +1,12 @@
 //! What the kernel's rust-analyzer reads to find out types of variables.
 //!
-//! Given the crate itself, it loads the source of some 500 packages, more than a minute at every start and
-//! seconds at every cell. Given the few below, whose types a reader's variables have, it takes four
-//! seconds and tenths of one. Cells are compiled against the dynamic library, so nothing here is
+//! Given the crate itself, it loads the source of some 500 packages at every start: 41 s to a first result.
+//! Given the few below, whose types a reader's variables have, it is 6 to 7 s, and later cells take half
+//! as long (CONTRIBUTING.md has the measurements). Cells are compiled against the dynamic library, so nothing here is
 //! ever built: each package is a manifest that points at the source cargo has unpacked, with the
 //! features of the real build.
 
-use super::place::{Lab, cargo, output, write};
+use super::place::{Lab, metadata, write};
 use loglinear::{Error, Result};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -51,15 +51,7 @@ pub fn facade(lab: &Lab) -> PathBuf {
 
 /// Writes the manifests and the crate that cells depend on.
 pub fn generate(lab: &Lab) -> Result<()> {
-    let mut metadata = cargo();
-    metadata.args(["metadata", "--format-version", "1", "--manifest-path"]);
-    metadata.arg(lab.checkout.join("Cargo.toml"));
-    if lab.device.starts_with("cuda") {
-        metadata.args(["--features", "cuda"]);
-    }
-    let text = output(&mut metadata)?;
-    let metadata: Value =
-        serde_json::from_slice(&text).map_err(|error| Error::format("cargo metadata", error))?;
+    let metadata = metadata(&lab.checkout, lab.features())?;
     let folder = lab.root.join("analysis");
     let packages: HashMap<&str, Package> = list(&metadata["packages"])
         .filter_map(|package| Some((package["id"].as_str()?, Package::read(package)?)))

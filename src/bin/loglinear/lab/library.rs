@@ -57,9 +57,7 @@ impl Step for Library {
 fn build(lab: &Lab, command: &str) -> std::process::Command {
     let mut cargo = cargo();
     cargo.args([command, "--release", "--manifest-path"]).arg(lab.checkout.join("Cargo.toml"));
-    if lab.device.starts_with("cuda") {
-        cargo.args(["--features", "cuda"]);
-    }
+    cargo.args(lab.features());
     cargo
 }
 

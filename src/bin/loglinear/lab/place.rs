@@ -19,25 +19,29 @@ pub struct Lab {
     pub root: PathBuf,
     /// Device for notebooks.
     pub device: String,
+    /// Whether that is a GPU.
+    cuda: bool,
 }
 
 impl Lab {
     /// The lab of the checkout that the current folder is in, or that cargo runs.
     pub fn find(device: &str) -> Result<Self> {
         // The name alone is checked: a build for CUDA may be what this start has to make.
+        let cuda = device.starts_with("cuda");
         match device::parse(device) {
-            Err(error) if !device.starts_with("cuda") => return Err(error),
+            Err(error) if !cuda => return Err(error),
             _ => {}
         }
         let checkout = checkout()?;
-        let mut metadata = cargo();
-        metadata.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]);
-        let metadata = output(metadata.arg(checkout.join("Cargo.toml")))?;
-        let metadata: serde_json::Value =
-            serde_json::from_slice(&metadata).map_err(|error| Error::format("cargo metadata", error))?;
+        let metadata = metadata(&checkout, &["--no-deps"])?;
         let target = PathBuf::from(metadata["target_directory"].as_str().unwrap_or("target"));
-        let root = target.join(if device.starts_with("cuda") { "lab-cuda" } else { "lab" });
-        Ok(Self { checkout, target, root, device: device.to_owned() })
+        let root = target.join(if cuda { "lab-cuda" } else { "lab" });
+        Ok(Self { checkout, target, root, device: device.to_owned(), cuda })
+    }
+
+    /// What cargo is told of features, in every build and question.
+    pub fn features(&self) -> &'static [&'static str] {
+        if self.cuda { &["--features", "cuda"] } else { &[] }
     }
 
     /// Folder of the notebooks.
@@ -127,6 +131,14 @@ pub fn cargo() -> Command {
         }
     }
     cargo
+}
+
+/// What cargo tells of the packages of a checkout.
+pub fn metadata(checkout: &Path, arguments: &[&str]) -> Result<serde_json::Value> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version", "1"]).args(arguments);
+    let text = output(command.arg("--manifest-path").arg(checkout.join("Cargo.toml")))?;
+    serde_json::from_slice(&text).map_err(|error| Error::format("cargo metadata", error))
 }
 
 /// Whether we run as root.
