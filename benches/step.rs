@@ -6,6 +6,7 @@
 //!   line) it runs the peer too and prints ratios.
 //! - `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench step` times the first step and
 //!   the steady state of cohorts of 1, 4 and 12 at T 256.
+//! - `… --bench step -- cohorts [T …]` times cohorts of 1 to 16 (T 16, 64 and 256 unless given).
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use loglinear::burn;
@@ -25,7 +26,32 @@ fn main() {
     println!("recall model, d 64, 2 layers, MLP-λ (softplus), batch {BATCH}, all positions scored");
     let name = std::env::var("LOGLINEAR_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
     let on = device::parse(&name).unwrap();
-    if device::is_cpu(&on) { beside_peer(&on) } else { cohorts(&on) }
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    match arguments.split_first() {
+        Some((first, lengths)) if first == "cohorts" => {
+            let lengths: Vec<usize> =
+                lengths.iter().map(|length| length.parse().expect("T is a number")).collect();
+            cohort_cost(&on, if lengths.is_empty() { &[16, 64, 256] } else { &lengths });
+        }
+        _ if device::is_cpu(&on) => beside_peer(&on),
+        _ => cohorts(&on),
+    }
+}
+
+/// What batching runs costs and gains.
+fn cohort_cost(on: &Device, lengths: &[usize]) {
+    println!("ms a run-step (median of 5 samples) by cohort size");
+    for &seq_len in lengths {
+        for runs in [1, 2, 4, 8, 16] {
+            let steps = if device::is_cpu(on) { (512 / (runs * seq_len)).max(1) } else { 5 };
+            let times = device::enter(on, || step_times(on, runs, seq_len, 7, steps));
+            let step = median(&times[2..]);
+            println!(
+                "T {seq_len}, cohort of {runs}: {step:.2} ms a step, {:.2} ms a run-step",
+                step / runs as f64
+            );
+        }
+    }
 }
 
 fn beside_peer(on: &Device) {

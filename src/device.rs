@@ -43,6 +43,24 @@ pub fn plain(device: &Device) -> Device {
     if device.is_autodiff() { device.clone().inner() } else { device.clone() }
 }
 
+/// Bytes that are free where tensors of a device live, or 8 GiB if nothing says it.
+pub fn free_memory(device: &Device) -> u64 {
+    const UNKNOWN: u64 = 8 << 30;
+    let free = if is_cpu(device) {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).map(|kib| kib << 10)
+    } else {
+        let name = name(device);
+        let index = name.rsplit(':').next().unwrap_or("0");
+        let query = ["--query-gpu=memory.free", "--format=csv,noheader,nounits", "-i", index];
+        let output = std::process::Command::new("nvidia-smi").args(query).output().ok();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        text.and_then(|text| text.parse::<u64>().ok()).map(|mib| mib << 20)
+    };
+    free.unwrap_or(UNKNOWN)
+}
+
 /// Runs many tensor operations in a row. For the CPU they run on a thread of the worker pool, so
 /// that each parallel operation starts without waking the pool from outside.
 pub fn enter<R: Send>(device: &Device, body: impl FnOnce() -> R + Send) -> R {

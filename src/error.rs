@@ -64,6 +64,14 @@ pub enum Error {
         /// What is wrong and what to do.
         message: String,
     },
+    /// A sweep doesn't say which runs to make.
+    #[error("sweep `{name}`: {message}")]
+    Sweep {
+        /// Name of the sweep.
+        name: String,
+        /// Which part is wrong, what was expected and found.
+        message: String,
+    },
     /// Another program that was called failed.
     #[error("`{command}` failed: {message}")]
     Command {
@@ -111,6 +119,17 @@ impl Error {
     /// A file whose content is not what was expected.
     pub fn format(path: impl AsRef<Path>, message: impl std::fmt::Display) -> Self {
         Self::Format { path: path.as_ref().to_owned(), message: message.to_string() }
+    }
+
+    /// A sweep that doesn't say which runs to make.
+    pub fn sweep(name: &str, message: impl std::fmt::Display) -> Self {
+        Self::Sweep { name: name.to_owned(), message: message.to_string() }
+    }
+
+    /// Whether there is no room left to write: nothing else could be written either.
+    pub(crate) fn is_full_disk(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
     }
 
     /// A run folder that can't be used as asked.

@@ -22,6 +22,7 @@ pub mod metric;
 pub mod model;
 pub mod notebook;
 pub mod random;
+pub mod sweep;
 pub mod task;
 pub mod train;
 pub mod visualization;

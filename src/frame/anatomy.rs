@@ -1,7 +1,7 @@
 //! What λ depends on: level, region, token.
 
 use crate::Result;
-use polars::prelude::{DataFrame, Expr, IntoLazy, LazyFrame, col, len};
+use polars::prelude::{DataFrame, Expr, IntoLazy, LazyFrame, col, len, lit};
 
 /// Rows of a frame of λ whose level holds something: λ of the others multiplies nothing.
 fn present(lambda: &DataFrame) -> LazyFrame {
@@ -73,6 +73,43 @@ pub fn content_dependence(lambda: &DataFrame) -> Result<DataFrame> {
     sorted(with_shares, &keys)
 }
 
+/// What the paper reads from its heatmaps, as numbers: a row a run.
+///
+/// | column | meaning |
+/// |---|---|
+/// | run, kind | whose λ |
+/// | level_variation, content_share | see [`content_dependence`], mean over layers and heads |
+/// | task_ratio | mean λ of levels 0 and 1 at key, value and query tokens, over that at other tokens |
+/// | deep_ratio | mean λ of levels 3 and above, over that of levels 0 and 1 |
+///
+/// Only where the level is present. A ratio is null where a task has no such tokens or levels.
+///
+/// # Errors
+///
+/// If the frame lacks a column.
+pub fn lambda_reading(lambda: &DataFrame) -> Result<DataFrame> {
+    let keys = ["run", "kind"];
+    let shares = content_dependence(lambda)?
+        .lazy()
+        .group_by(columns(keys))
+        .agg([col("level_variation").mean(), col("content_share").mean()]);
+    let fine = || col("level").lt_eq(lit(1));
+    let of_task =
+        || ["key", "value", "query"].map(|name| col("region").eq(lit(name))).into_iter().reduce(Expr::or);
+    let of_task = || of_task().unwrap_or_else(|| lit(false));
+    let mean = |rows: Expr| col("lambda").filter(rows).mean();
+    let ratios = present(lambda).group_by(columns(keys)).agg([
+        (mean(fine().and(of_task())) / mean(fine().and(of_task().not()))).alias("task_ratio"),
+        (mean(col("level").gt_eq(lit(3))) / mean(fine())).alias("deep_ratio"),
+    ]);
+    sorted(
+        shares
+            .inner_join(ratios, col("run"), col("run"))
+            .select(["run", "kind", "level_variation", "content_share", "task_ratio", "deep_ratio"].map(col)),
+        &keys,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +147,18 @@ mod tests {
         assert_eq!(number(&found, "content_share"), 0.0);
         let uniform = content_dependence(&frame([1.0, 3.0, 2.0, 2.0, 0.0])).unwrap();
         assert_eq!((number(&uniform, "content_share"), number(&uniform, "level_variation")), (1.0, 0.0));
+    }
+
+    #[test]
+    fn a_reading_by_hand() {
+        let frame = df!(
+            "run" => ["r"; 5], "kind" => ["k"; 5], "layer" => [0_u32; 5], "head" => [0_u32; 5],
+            "region" => ["key", "filler", "query", "filler", "key"],
+            "level" => [0_u32, 0, 1, 3, 4], "present" => [true; 5], "lambda" => [1.0_f32, 2.0, 5.0, 6.0, 2.0]
+        );
+        let found = lambda_reading(&frame.unwrap()).unwrap();
+        // Fine at task tokens (1 + 5) / 2 against 2; deep (6 + 2) / 2 against (1 + 2 + 5) / 3.
+        assert_eq!((number(&found, "task_ratio"), number(&found, "deep_ratio")), (1.5, 1.5));
     }
 
     #[test]

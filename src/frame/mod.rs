@@ -1,15 +1,22 @@
 //! Run folders and λ as polars data frames.
 
 mod anatomy;
+mod collect;
 mod columns;
 mod lambda;
 mod parquet;
 mod runs;
+mod settings;
+mod statistics;
 
-pub use anatomy::{content_dependence, lambda_by_region};
+pub use anatomy::{content_dependence, lambda_by_region, lambda_reading};
+pub use collect::{RunRecord, collect};
 pub use lambda::{capture_lambda, first_run, recorded_lambda, run_lambda, stack_lambda};
 pub use parquet::{read_parquet, write_parquet};
 pub use runs::{evaluations, runs};
+pub(crate) use settings::{Cell, Ended, Settings};
+pub(crate) use statistics::BOOTSTRAP_SEED;
+pub use statistics::{CONFIDENCE, Described, axis_effects, best_less_last, kind_differences, summaries};
 
 pub(crate) use columns::{numbers, texts};
 pub(crate) use runs::run_name;

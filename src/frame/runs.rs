@@ -16,7 +16,7 @@ pub fn evaluations(folders: &[RunFolder]) -> Result<DataFrame> {
     let mut rows: Vec<MetricsRow> = Vec::new();
     for folder in folders {
         let metrics = folder.metrics()?;
-        let identity = Identity::new(folder, &folder.config()?);
+        let identity = Identity::new(run_name(folder), &folder.config()?);
         identities.extend(std::iter::repeat_n(identity, metrics.len()));
         rows.extend(metrics);
     }
@@ -48,7 +48,7 @@ pub fn runs(folders: &[RunFolder]) -> Result<DataFrame> {
     let (mut parameters, mut lambda) = (Vec::new(), Vec::new());
     for folder in folders {
         let config = folder.config()?;
-        identities.push(Identity::new(folder, &config));
+        identities.push(Identity::new(run_name(folder), &config));
         let last = folder.metrics()?.pop();
         let result = folder.result()?;
         status.push(result.as_ref().map_or("running", |result| result.status.name()));
@@ -86,7 +86,7 @@ pub(crate) fn run_name(folder: &RunFolder) -> String {
     parts[parts.len().saturating_sub(2)..].join("/")
 }
 
-fn column<T: AsRef<[V]>, V>(name: &str, values: T) -> Column
+pub(super) fn column<T: AsRef<[V]>, V>(name: &str, values: T) -> Column
 where
     Series: NamedFrom<T, [V]>,
 {
@@ -95,7 +95,7 @@ where
 
 /// What a run is: the columns by which runs are grouped.
 #[derive(Clone)]
-struct Identity {
+pub(super) struct Identity {
     run: String,
     task: &'static str,
     kind: String,
@@ -106,13 +106,13 @@ struct Identity {
 }
 
 impl Identity {
-    fn new(folder: &RunFolder, config: &RunConfig) -> Self {
+    pub(super) fn new(run: String, config: &RunConfig) -> Self {
         let pairs = match &config.task {
             TaskConfig::Mqar(task) => Some(task.pairs as u32),
             TaskConfig::SelectiveCopying(_) | TaskConfig::Induction(_) => None,
         };
         Self {
-            run: run_name(folder),
+            run,
             task: config.task.name(),
             kind: config.model.kind().to_owned(),
             seed: config.seed as u32,
@@ -123,7 +123,7 @@ impl Identity {
     }
 }
 
-fn identity_columns(rows: &[Identity]) -> Vec<Column> {
+pub(super) fn identity_columns(rows: &[Identity]) -> Vec<Column> {
     fn each<T>(rows: &[Identity], pick: fn(&Identity) -> T) -> Vec<T> {
         rows.iter().map(pick).collect()
     }

@@ -2,7 +2,9 @@
 
 mod statistics;
 
-pub use statistics::{Interval, Paired, Summary, bootstrap_interval, collapse_rate, paired, sign_test};
+pub use statistics::{
+    Interval, Paired, Summary, bootstrap, bootstrap_interval, collapse_rate, paired, sign_test,
+};
 
 use crate::host;
 use crate::model::IGNORED;

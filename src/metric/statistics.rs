@@ -69,28 +69,43 @@ pub struct Interval {
 ///
 /// If there is no value, one isn't finite, or the level isn't between 0 and 1.
 pub fn bootstrap_interval(values: &[f64], confidence: f64, seed: u64) -> Result<Interval> {
+    let values = sorted(values)?;
+    let mean = |drawn: &[usize]| drawn.iter().map(|&index| values[index]).sum::<f64>() / drawn.len() as f64;
+    bootstrap(values.len(), confidence, seed, mean)
+}
+
+/// Percentile bootstrap interval of any statistic of `n` runs, which is given the indices of a resample; as
+/// [`bootstrap_interval`].
+///
+/// # Errors
+///
+/// If there is no run, the statistic isn't finite, or the level isn't between 0 and 1.
+pub fn bootstrap(
+    n: usize,
+    confidence: f64,
+    seed: u64,
+    statistic: impl Fn(&[usize]) -> f64,
+) -> Result<Interval> {
     if !(confidence > 0.0 && confidence < 1.0) {
         return Err(Error::value("confidence", "between 0 and 1", confidence));
     }
-    let values = sorted(values)?;
-    let n = values.len();
-    let mut means: Vec<f64> = if n <= ENUMERATED {
+    let found: Vec<f64> = if n <= ENUMERATED {
         let resample = |mut index: usize| {
-            let mut sum = 0.0;
-            for _ in 0..n {
-                sum += values[index % n];
+            let digit = |_| {
+                let digit = index % n;
                 index /= n;
-            }
-            sum / n as f64
+                digit
+            };
+            statistic(&(0..n).map(digit).collect::<Vec<_>>())
         };
         (0..n.pow(n as u32)).map(resample).collect()
     } else {
         let mut draws = Generator::new(seed, "bootstrap");
-        (0..RESAMPLES).map(|_| (0..n).map(|_| values[draws.below(n)]).sum::<f64>() / n as f64).collect()
+        (0..RESAMPLES).map(|_| statistic(&(0..n).map(|_| draws.below(n)).collect::<Vec<_>>())).collect()
     };
-    means.sort_by(f64::total_cmp);
-    // The smallest mean at which the distribution reaches the share (its inverse).
-    let at = |share: f64| means[((share * means.len() as f64).ceil() as usize).clamp(1, means.len()) - 1];
+    let found = sorted(&found)?;
+    // The smallest value at which the distribution reaches the share (its inverse).
+    let at = |share: f64| found[((share * found.len() as f64).ceil() as usize).clamp(1, found.len()) - 1];
     Ok(Interval { low: at((1.0 - confidence) / 2.0), high: at((1.0 + confidence) / 2.0) })
 }
 

@@ -3,7 +3,7 @@
 use super::checkpoint::Progress;
 use super::folder::RunWriter;
 use super::learn::{Options, Run};
-use super::progress::ProgressReport;
+use super::progress::{Overall, ProgressReport};
 use super::{Adam, Checkpoint, MetricsRow, RunConfig, RunResult, Status, evaluate};
 use crate::cohort::Parameters;
 use crate::model::{RecallModel, cross_entropy};
@@ -90,10 +90,15 @@ impl Cohort {
     }
 
     /// Trains to the end of every run, or until the interrupt. Yields each run's index and result.
-    pub(super) fn train(mut self, options: &Options) -> Result<Vec<(usize, RunResult)>> {
+    pub(super) fn train(
+        mut self,
+        options: &Options,
+        overall: Option<&Overall>,
+    ) -> Result<Vec<(usize, RunResult)>> {
         let config = self.members[0].config.clone();
         let label = format!("{} {} ×{}", config.task.name(), self.model.kind(), self.size);
-        let mut report = ProgressReport::new(options.progress, label, self.adam.steps, config.train.steps);
+        let mut report = ProgressReport::new(options.progress, label, self.adam.steps, config.train.steps)
+            .within(overall, self.size, config.task.task().seq_len());
         let mut results = Vec::new();
         let read_every = if device::is_cpu(&self.device) { 1 } else { READ_EVERY };
         // A run that was killed after its last checkpoint and before its result has only that to do.

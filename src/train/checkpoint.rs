@@ -97,13 +97,8 @@ impl Checkpoint {
     /// If the file can't be read, is damaged, or its parameters don't fit the model.
     pub fn read(path: &Path, specs: Vec<Spec>, device: &Device) -> Result<Self> {
         let file = std::fs::read(path).map_err(Error::io(path))?;
-        let damaged = |error: &dyn std::fmt::Display| {
-            Error::format(path, format!("not a whole checkpoint of this program: {error}"))
-        };
-        let (_, header) = SafeTensors::read_metadata(&file).map_err(|error| damaged(&error))?;
-        let state = header.metadata().as_ref().and_then(|metadata| metadata.get(STATE));
-        let state = state.ok_or_else(|| damaged(&format!("its header lacks `{STATE}`")))?;
-        let progress: Progress = serde_json::from_str(state).map_err(|error| damaged(&error))?;
+        let damaged = |error: &dyn std::fmt::Display| damaged(path, error);
+        let progress = progress(path, &file)?;
         let tensors = SafeTensors::deserialize(&file).map_err(|error| damaged(&error))?;
         let mut arrays = BTreeMap::new();
         for (name, view) in tensors.tensors() {
@@ -128,6 +123,15 @@ impl Checkpoint {
         Ok(Self { parameters, adam, progress })
     }
 
+    /// Where the run of a checkpoint stands, without its tensors.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read or is damaged.
+    pub fn read_progress(path: &Path) -> Result<Progress> {
+        progress(path, &std::fs::read(path).map_err(Error::io(path))?)
+    }
+
     /// One cohort from checkpoints at the same step.
     ///
     /// # Errors
@@ -145,6 +149,17 @@ impl Checkpoint {
         };
         Ok((Parameters::stack(&parameters)?, adam))
     }
+}
+
+fn progress(path: &Path, file: &[u8]) -> Result<Progress> {
+    let (_, header) = SafeTensors::read_metadata(file).map_err(|error| damaged(path, &error))?;
+    let state = header.metadata().as_ref().and_then(|metadata| metadata.get(STATE));
+    let state = state.ok_or_else(|| damaged(path, &format!("its header lacks `{STATE}`")))?;
+    serde_json::from_str(state).map_err(|error| damaged(path, &error))
+}
+
+fn damaged(path: &Path, error: &dyn std::fmt::Display) -> Error {
+    Error::format(path, format!("not a whole checkpoint of this program: {error}"))
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {

@@ -169,6 +169,11 @@ impl RunConfig {
         toml::to_string(self).expect("a configuration is a table of plain values")
     }
 
+    /// The configuration as a TOML table, as a sweep's base has it.
+    pub(crate) fn to_table(&self) -> toml::Table {
+        toml::Table::try_from(self).expect("a configuration is a table of plain values")
+    }
+
     /// Checks every field, and that task and model fit.
     ///
     /// # Errors
@@ -201,11 +206,18 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Whether two runs can train in one cohort: they differ in seed and learning rate at most.
+    /// Whether two runs can train in one cohort: the same operations on tensors of the same shapes. They
+    /// may differ in seed, learning rate, the start of λ, and in whatever of a task leaves its shape alone,
+    /// such as the number of pairs.
     pub fn same_cohort(&self, other: &Self) -> bool {
+        let shape = |task: &TaskConfig| (task.task().seq_len(), task.examples());
         let mut twin = other.clone();
         twin.seed = self.seed;
         twin.train.learning_rate = self.train.learning_rate;
+        twin.model.lambda.init = self.model.lambda.init;
+        if shape(&self.task) == shape(&other.task) {
+            twin.task.clone_from(&self.task);
+        }
         twin == *self
     }
 }

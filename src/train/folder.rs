@@ -6,9 +6,10 @@
 //! checkpoint.safetensors  parameters, optimiser state, place in the run
 //! result.json             what came out; its presence says that the run has ended
 //! lambda.parquet          λ on given tokens, if it was captured
+//! evaluation.json         the ended run at other lengths, if a sweep asked for them
 //! ```
 
-use super::{Checkpoint, MetricsRow, RunConfig, RunResult};
+use super::{Checkpoint, LengthEvaluation, MetricsRow, RunConfig, RunResult};
 use crate::file::write_atomically;
 use crate::lambda::LambdaMap;
 use crate::model::RecallModel;
@@ -120,7 +121,26 @@ impl RunFolder {
     ///
     /// If the file is there but can't be read.
     pub fn result(&self) -> Result<Option<RunResult>> {
-        let path = self.file("result.json");
+        self.read_json("result.json")
+    }
+
+    /// The ended run at other lengths, if it was evaluated there.
+    ///
+    /// # Errors
+    ///
+    /// If the file is there but can't be read.
+    pub fn length_evaluations(&self) -> Result<Option<Vec<LengthEvaluation>>> {
+        self.read_json("evaluation.json")
+    }
+
+    pub(crate) fn write_length_evaluations(&self, evaluations: &[LengthEvaluation]) -> Result<()> {
+        let path = self.file("evaluation.json");
+        let text = serde_json::to_vec_pretty(evaluations).map_err(|error| Error::format(&path, error))?;
+        write_atomically(&path, &text)
+    }
+
+    fn read_json<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let path = self.file(name);
         if !path.exists() {
             return Ok(None);
         }

@@ -3,6 +3,7 @@
 use super::batched::Cohort;
 use super::checkpoint::Progress;
 use super::folder::RunWriter;
+use super::progress::Overall;
 use super::{Adam, Checkpoint, Interrupt, MetricsRow, ProgressMode, RunConfig, RunResult};
 use crate::cohort::Parameters;
 use crate::device;
@@ -73,23 +74,77 @@ pub struct Options {
 /// If a configuration is wrong, or a folder can't be used: nothing is trained then. If writing fails
 /// on the way, finished evaluations are kept.
 pub fn train(jobs: &[Job], options: &Options) -> Result<Vec<RunResult>> {
-    device::enter(&options.device, || train_all(jobs, options))
+    device::enter(&options.device, || {
+        check(jobs)?;
+        let ready = jobs.iter().enumerate().map(|(index, job)| Ready::of(index, job, options));
+        let ready = ready.collect::<Result<_>>()?;
+        Ok(train_ready(ready, options, None)?.into_iter().map(|(_, result)| result).collect())
+    })
 }
 
-fn train_all(jobs: &[Job], options: &Options) -> Result<Vec<RunResult>> {
-    let mut results: Vec<Option<RunResult>> = vec![None; jobs.len()];
-    let mut waiting = Vec::new();
+/// As [`train`], but a run that can't be prepared doesn't keep the others from training: its place has
+/// the error.
+pub(crate) fn train_each(
+    jobs: &[Job],
+    options: &Options,
+    overall: Option<&Overall>,
+) -> Result<Vec<Result<RunResult>>> {
+    device::enter(&options.device, || {
+        check(jobs)?;
+        let mut results: Vec<Option<Result<RunResult>>> = jobs.iter().map(|_| None).collect();
+        let mut ready = Vec::new();
+        for (index, job) in jobs.iter().enumerate() {
+            match Ready::of(index, job, options) {
+                Ok(run) => ready.push(run),
+                Err(error) if error.is_full_disk() => return Err(error),
+                Err(error) => results[index] = Some(Err(error)),
+            }
+        }
+        for (index, result) in train_ready(ready, options, overall)? {
+            results[index] = Some(Ok(result));
+        }
+        Ok(results.into_iter().flatten().collect())
+    })
+}
+
+/// Checks what can be checked before a file is touched.
+fn check(jobs: &[Job]) -> Result<()> {
     for (index, job) in jobs.iter().enumerate() {
         job.config.validate()?;
         if jobs[..index].iter().any(|other| other.folder == job.folder) {
             return Err(Error::run(&job.folder, "two runs share this folder; give each its own"));
         }
     }
-    for (index, job) in jobs.iter().enumerate() {
+    Ok(())
+}
+
+/// A run that has ended before, or is about to train.
+enum Ready {
+    Ended(usize, RunResult),
+    Waiting(Box<Run>),
+}
+
+impl Ready {
+    fn of(index: usize, job: &Job, options: &Options) -> Result<Self> {
         let writer = RunWriter::open(&job.folder, &job.config)?;
         match writer.folder.result()? {
-            Some(result) => results[index] = Some(result),
-            None => waiting.push(Run::prepare(index, job, writer, &options.device)?),
+            Some(result) => Ok(Self::Ended(index, result)),
+            None => Ok(Self::Waiting(Box::new(Run::prepare(index, job, writer, &options.device)?))),
+        }
+    }
+}
+
+/// Trains what is waiting; results in the order of their indices.
+fn train_ready(
+    ready: Vec<Ready>,
+    options: &Options,
+    overall: Option<&Overall>,
+) -> Result<Vec<(usize, RunResult)>> {
+    let (mut results, mut waiting) = (Vec::new(), Vec::new());
+    for run in ready {
+        match run {
+            Ready::Ended(index, result) => results.push((index, result)),
+            Ready::Waiting(run) => waiting.push(*run),
         }
     }
     while let Some(first) = waiting.first() {
@@ -98,11 +153,10 @@ fn train_all(jobs: &[Job], options: &Options) -> Result<Vec<RunResult>> {
             run.config.same_cohort(&config) && same_map(&run.map, &map) && run.state.progress.step == step
         });
         waiting = others;
-        for (index, result) in Cohort::new(cohort, &options.device)?.train(options)? {
-            results[index] = Some(result);
-        }
+        results.extend(Cohort::new(cohort, &options.device)?.train(options, overall)?);
     }
-    Ok(results.into_iter().flatten().collect())
+    results.sort_by_key(|&(index, _)| index);
+    Ok(results)
 }
 
 fn same_map(a: &Option<Arc<dyn LambdaMap>>, b: &Option<Arc<dyn LambdaMap>>) -> bool {

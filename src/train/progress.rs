@@ -3,6 +3,7 @@
 use super::{MetricsRow, RunResult};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How progress is shown.
@@ -22,7 +23,61 @@ pub enum ProgressMode {
 /// Shortest time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-pub(super) struct ProgressReport {
+/// Progress of many cohorts that train one after another.
+#[derive(Debug)]
+pub(crate) struct Overall {
+    started: Instant,
+    runs: usize,
+    state: Mutex<OverallState>,
+}
+
+/// Work is counted in positions: runs × steps × sequence length.
+#[derive(Clone, Copy, Debug)]
+struct OverallState {
+    finished: usize,
+    done: f64,
+    left: f64,
+}
+
+impl Overall {
+    /// Progress over `runs` runs, of which some have finished, with `left` positions to go at most.
+    pub(crate) fn new(runs: usize, finished: usize, left: f64) -> Self {
+        let state = Mutex::new(OverallState { finished, done: 0.0, left });
+        Self { started: Instant::now(), runs, state }
+    }
+
+    fn update(&self, change: impl FnOnce(&mut OverallState)) {
+        change(&mut self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+
+    fn now(&self) -> OverallState {
+        *self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Seconds left, if no further run stops early and positions cost what they cost so far.
+    fn seconds_left(&self) -> Option<f64> {
+        let OverallState { done, left, .. } = self.now();
+        (done > 0.0).then(|| left / done * self.started.elapsed().as_secs_f64())
+    }
+
+    fn text(&self) -> String {
+        let left = self
+            .seconds_left()
+            .map_or_else(String::new, |seconds| format!(", at most {} left", duration(seconds)));
+        format!("{} of {} runs done{left}", self.now().finished, self.runs)
+    }
+}
+
+/// A time as a person says it.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds.round() as u64 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", (seconds + 30) / 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+pub(super) struct ProgressReport<'a> {
     mode: ProgressMode,
     label: String,
     total: usize,
@@ -31,9 +86,14 @@ pub(super) struct ProgressReport {
     started: Instant,
     shown: Instant,
     accuracy: String,
+    overall: Option<&'a Overall>,
+    /// Runs that still train, the step that `overall` knows of, and positions of a run-step.
+    alive: usize,
+    counted: usize,
+    seq_len: usize,
 }
 
-impl ProgressReport {
+impl<'a> ProgressReport<'a> {
     pub(super) fn new(mode: ProgressMode, label: String, first: usize, total: usize) -> Self {
         let bar = (mode == ProgressMode::Auto && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(total as u64).with_position(first as u64);
@@ -48,26 +108,55 @@ impl ProgressReport {
             bar
         });
         let now = Instant::now();
-        Self { mode, label, total, first, bar, started: now, shown: now, accuracy: String::new() }
+        Self {
+            mode,
+            label,
+            total,
+            first,
+            bar,
+            started: now,
+            shown: now,
+            accuracy: String::new(),
+            overall: None,
+            alive: 0,
+            counted: first,
+            seq_len: 0,
+        }
+    }
+
+    /// The cohort, of `runs` runs of this length, as a part of something larger.
+    pub(super) fn within(mut self, overall: Option<&'a Overall>, runs: usize, seq_len: usize) -> Self {
+        (self.overall, self.alive, self.seq_len) = (overall, runs, seq_len);
+        self
     }
 
     /// After a step, with the mean loss over runs when it is known.
     pub(super) fn step(&mut self, step: usize, loss: Option<f64>) {
+        let work = (step.saturating_sub(self.counted) * self.alive * self.seq_len) as f64;
+        self.counted = step;
+        if let Some(overall) = self.overall {
+            overall.update(|state| (state.done, state.left) = (state.done + work, state.left - work));
+        }
         let loss = loss.map(|loss| format!("loss {loss:.3}"));
         if let Some(bar) = &self.bar {
             bar.set_position(step as u64);
             if let Some(loss) = loss {
-                bar.set_message(format!("{loss}{}", self.accuracy));
+                let overall =
+                    self.overall.map_or_else(String::new, |overall| format!(" [{}]", overall.text()));
+                bar.set_message(format!("{loss}{}{overall}", self.accuracy));
             }
         } else if matches!(self.mode, ProgressMode::Auto | ProgressMode::Lines)
             && self.shown.elapsed() >= LINE_EVERY
         {
             self.shown = Instant::now();
             let rate = (step - self.first) as f64 / self.started.elapsed().as_secs_f64();
-            let left = (self.total - step) as f64 / rate;
+            let left = match self.overall {
+                Some(overall) => overall.text(),
+                None => format!("{:.0} s left", (self.total - step) as f64 / rate),
+            };
             let loss = loss.unwrap_or_default();
             let line = format!(
-                "{}: step {step}/{}, {rate:.1} steps/s, {loss}{}, {left:.0} s left",
+                "{}: step {step}/{}, {rate:.1} steps/s, {loss}{}, {left}",
                 self.label, self.total, self.accuracy
             );
             if self.mode == ProgressMode::Lines { println!("{line}") } else { eprintln!("{line}") }
@@ -86,14 +175,27 @@ impl ProgressReport {
 
     /// When a run has ended.
     pub(super) fn ended(&mut self, folder: &std::path::Path, result: &RunResult) {
+        self.alive = self.alive.saturating_sub(1);
+        if let Some(overall) = self.overall {
+            let unused = (self.total.saturating_sub(result.steps) * self.seq_len) as f64;
+            overall.update(|state| {
+                state.finished += 1;
+                state.left -= unused;
+            });
+        }
         self.json("result", folder, result);
+        if let (ProgressMode::Json, Some(overall)) = (self.mode, self.overall) {
+            let left = overall.seconds_left();
+            let values = serde_json::json!({
+                "finished": overall.now().finished, "runs": overall.runs, "seconds_left": left,
+            });
+            say(&serde_json::json!({ "event": "sweep", "values": values }));
+        }
     }
 
     fn json<T: serde::Serialize>(&self, event: &str, folder: &std::path::Path, value: &T) {
         if self.mode == ProgressMode::Json {
-            let line = serde_json::json!({ "event": event, "run": folder, "values": value });
-            // A reader that has gone away doesn't stop a training.
-            let _ = writeln!(std::io::stdout(), "{line}");
+            say(&serde_json::json!({ "event": event, "run": folder, "values": value }));
         }
     }
 
@@ -102,4 +204,9 @@ impl ProgressReport {
             bar.finish_and_clear();
         }
     }
+}
+
+fn say(line: &serde_json::Value) {
+    // A reader that has gone away doesn't stop a training.
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -85,3 +85,17 @@ pub struct RunResult {
     /// Version of this crate.
     pub version: String,
 }
+
+/// One entry of `evaluation.json`: a run that has ended, at a length other than its own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LengthEvaluation {
+    /// Positions per sequence.
+    pub seq_len: usize,
+    /// Step of the parameters.
+    pub step: usize,
+    /// Validation accuracy over scored positions.
+    pub accuracy: f64,
+    /// Validation loss, in nats.
+    #[serde(deserialize_with = "nan_if_null")]
+    pub loss: f64,
+}

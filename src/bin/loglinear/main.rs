@@ -6,6 +6,8 @@ mod inspect;
 mod lab;
 mod quickstart;
 mod report;
+mod statistics;
+mod sweep;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -34,6 +36,16 @@ enum Command {
     Quickstart(quickstart::Quickstart),
     /// Train runs: one for every λ kind and seed, those of equal shapes together.
     Train(Box<train::Train>),
+    /// Train a sweep: a preset or a file of axes, in cohorts, resumable.
+    Sweep(sweep::SweepCommand),
+    /// Show how far a sweep is.
+    Status(sweep::StatusCommand),
+    /// Write everything that came out of a sweep as one parquet file.
+    Collect(statistics::Collect),
+    /// Show statistics over seeds: summaries, paired differences, effects of axes.
+    Statistics(statistics::Statistics),
+    /// Show the paper's claims with our figures and verdicts.
+    Claims(statistics::Claims),
     /// Evaluate trained runs, also at other sequence lengths and on fresh data.
     Eval(inspect::Eval),
     /// Write λ of a trained run, per layer, head, token and level, as parquet.
@@ -68,6 +80,11 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Quickstart(command) => command.run(),
         Command::Train(command) => command.run(),
+        Command::Sweep(command) => command.run(),
+        Command::Status(command) => command.run(),
+        Command::Collect(command) => command.run(),
+        Command::Statistics(command) => command.run(),
+        Command::Claims(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Lambda(command) => command.run(),
         Command::Figure(command) => command.run(),

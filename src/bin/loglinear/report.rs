@@ -1,6 +1,8 @@
 //! What goes to standard output.
 
 use crate::{Failure, Outcome};
+use loglinear::frame::Described;
+use loglinear::polars::prelude::{AnyValue, Column, DataFrame};
 use loglinear::train::{RunResult, Status};
 use std::io::{ErrorKind, Write};
 
@@ -36,6 +38,82 @@ pub fn table(rows: &[Vec<String>]) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// A frame with the sentence that says what it is.
+pub fn described(described: &Described) -> Outcome {
+    let wrapped = textwrap(&described.sentence, 110);
+    say(format_args!("{wrapped}\n"))?;
+    let frame = &described.frame;
+    let mut rows = vec![frame.get_column_names().iter().map(|name| name.to_string()).collect::<Vec<_>>()];
+    for row in 0..frame.height() {
+        let cell = |column: &Column| column.get(row).map_or_else(|_| "–".to_owned(), |value| short(&value));
+        rows.push(frame.columns().iter().map(cell).collect());
+    }
+    table(&rows)?;
+    say("")
+}
+
+/// The claims table: a block a claim.
+pub fn claims(claims: &DataFrame) -> Outcome {
+    let cell = |name: &str, row: usize| match claims.column(name).and_then(|column| column.get(row)) {
+        Ok(value) => short(&value),
+        Err(_) => "–".to_owned(),
+    };
+    say("Claims, by rules written before the runs:\n")?;
+    for row in 0..claims.height() {
+        let verdict = cell("verdict", row).to_uppercase();
+        say(textwrap(&format!("{verdict}: {} [{}]", cell("claim", row), cell("id", row)), 110))?;
+        say(format_args!("    published: {}", cell("published", row)))?;
+        let (low, high, n) = (cell("low", row), cell("high", row), cell("n", row));
+        if n != "0" {
+            let (of, minus) = (cell("of", row), cell("minus", row));
+            let sides = if minus == "–" { String::new() } else { format!(" = {of} − {minus}") };
+            say(format_args!(
+                "    ours:      {}{sides}, 95 % interval [{low}, {high}], n = {n}",
+                cell("ours", row)
+            ))?;
+        }
+        say(textwrap(&format!("    rule: {}", cell("rule", row)), 110))?;
+    }
+    say("")
+}
+
+/// A value in at most four significant digits.
+fn short(value: &AnyValue<'_>) -> String {
+    match value {
+        AnyValue::Null => "–".to_owned(),
+        AnyValue::String(text) => (*text).to_owned(),
+        AnyValue::StringOwned(text) => text.to_string(),
+        // What rounding leaves of a difference of equal numbers.
+        AnyValue::Float64(value) if value.abs() < 1e-12 => "0".to_owned(),
+        AnyValue::Float64(value) if (1e-4..1e6).contains(&value.abs()) => {
+            let text = format!("{value:.4}");
+            let text = text.trim_end_matches('0').trim_end_matches('.');
+            text.replace('-', "−")
+        }
+        AnyValue::Float64(value) => format!("{value:.2e}").replace('-', "−"),
+        other => other.to_string(),
+    }
+}
+
+/// Lines of at most `width` characters; the later ones start where the text does.
+fn textwrap(text: &str, width: usize) -> String {
+    let indent = text.len() - text.trim_start().len();
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.is_empty() && line.chars().count() + word.chars().count() + indent >= width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    let indented: Vec<String> = lines.iter().map(|line| format!("{}{line}", " ".repeat(indent))).collect();
+    indented.join("\n")
 }
 
 /// A share as a percentage with one decimal, or a dash.

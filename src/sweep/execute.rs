@@ -1,0 +1,184 @@
+//! Training a sweep into its folder.
+
+use super::{Plan, RunState, Sweep, SweepFolder, SweepRun};
+use crate::device;
+use crate::frame::{run_lambda, write_parquet};
+use crate::model::Mixer;
+use crate::task::{Dataset, Split};
+use crate::train::{Job, LengthEvaluation, Options, Overall, RunFolder, evaluate, train_each};
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+/// How to train a sweep.
+#[derive(Clone, Debug)]
+pub struct SweepOptions {
+    /// Device, progress, interrupt.
+    pub train: Options,
+    /// Most runs of a cohort; by default what pays on the device.
+    pub cohort: Option<usize>,
+    /// Bytes that a cohort may take; by default most of what is free on the device.
+    pub memory: Option<u64>,
+}
+
+/// How a sweep ended.
+#[derive(Clone, Debug)]
+pub struct SweepOutcome {
+    /// The folder.
+    pub folder: SweepFolder,
+    /// How far each run is, in the order of [`SweepFolder::runs`].
+    pub states: Vec<RunState>,
+    /// Messages of runs that could not be trained, or whose λ or evaluations could not be written.
+    pub failures: BTreeMap<String, String>,
+}
+
+/// On the CPU larger cohorts gain nothing (`benches/cohort.rs`).
+const CPU_COHORT: usize = 4;
+
+/// Launches are hidden long before (`benches/cohort.rs`), and losing a cohort loses less.
+const GPU_COHORT: usize = 16;
+
+impl SweepOptions {
+    /// What is left to do of a sweep.
+    pub fn plan(&self, runs: &[SweepRun], states: &[RunState]) -> Plan {
+        let cpu = device::is_cpu(&self.train.device);
+        let budget = self.memory.unwrap_or_else(|| device::free_memory(&self.train.device) / 10 * 7);
+        Plan::new(runs, states, budget, self.cohort.unwrap_or(if cpu { CPU_COHORT } else { GPU_COHORT }))
+    }
+}
+
+/// Trains the runs of a sweep into folders below `out`: skips those that have ended, goes on with those
+/// that were interrupted or killed, and keeps a run that fails from stopping the others. Then `out` has
+/// `collected.parquet` too.
+///
+/// # Errors
+///
+/// If the sweep is wrong, `out` holds something else or is in use by another process, or the disk is full:
+/// every finished evaluation is kept, and the same call goes on.
+pub fn run(sweep: &Sweep, out: &Path, options: &SweepOptions) -> Result<SweepOutcome> {
+    sweep.runs()?;
+    SweepFolder::check_place(out, sweep)?;
+    std::fs::create_dir_all(out).map_err(Error::io(out))?;
+    let lock = File::create(out.join("lock")).map_err(Error::io(out.join("lock")))?;
+    lock.try_lock().map_err(|_| Error::run(out, "another process is training this sweep"))?;
+    let folder = SweepFolder::create(out, sweep)?;
+    folder.write_failures(&BTreeMap::new())?;
+    let states = folder.states()?;
+    let plan = options.plan(folder.runs(), &states);
+    let overall = Overall::new(folder.runs().len(), plan.ended, plan.positions);
+    let mut work = Work { folder: &folder, options, overall, failures: BTreeMap::new() };
+    for (run, state) in folder.runs().iter().zip(&states) {
+        if matches!(state, RunState::Ended(_)) {
+            work.complete(run)?;
+        }
+    }
+    for cohort in &plan.cohorts {
+        if options.train.interrupt.is_requested() {
+            break;
+        }
+        work.train(&cohort.runs)?;
+    }
+    let failures = work.failures;
+    let states = folder.states()?;
+    write_parquet(&mut folder.collect()?, folder.file("collected.parquet"))?;
+    Ok(SweepOutcome { states, failures, folder })
+}
+
+struct Work<'a> {
+    folder: &'a SweepFolder,
+    options: &'a SweepOptions,
+    overall: Overall,
+    failures: BTreeMap<String, String>,
+}
+
+impl Work<'_> {
+    /// Trains some runs together. If that fails as a whole (memory, a broken device), each half on its own,
+    /// down to the run that is the reason.
+    fn train(&mut self, runs: &[usize]) -> Result<()> {
+        let job = |&run: &usize| {
+            let run = &self.folder.runs()[run];
+            Job { config: run.config.clone(), folder: self.folder.run_path(run), lambda: None }
+        };
+        let jobs: Vec<Job> = runs.iter().map(job).collect();
+        let trained =
+            catch_unwind(AssertUnwindSafe(|| train_each(&jobs, &self.options.train, Some(&self.overall))));
+        let message = match trained {
+            Ok(Ok(results)) => {
+                for (&run, result) in runs.iter().zip(results) {
+                    let run = &self.folder.runs()[run];
+                    match result {
+                        Ok(_) => self.complete(run)?,
+                        Err(error) => self.fail(run, &error)?,
+                    }
+                }
+                return Ok(());
+            }
+            Ok(Err(error)) if error.is_full_disk() => return Err(error),
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+                format!("panicked: {text}")
+            }
+        };
+        if let [run] = runs {
+            return self.fail(&self.folder.runs()[*run].clone(), &message);
+        }
+        let (first, second) = runs.split_at(runs.len() / 2);
+        self.train(first)?;
+        self.train(second)
+    }
+
+    fn fail(&mut self, run: &SweepRun, message: &dyn std::fmt::Display) -> Result<()> {
+        self.failures.insert(run.name.clone(), message.to_string());
+        self.folder.write_failures(&self.failures)
+    }
+
+    /// What a run that has ended still lacks: λ, and evaluations at other lengths.
+    fn complete(&mut self, run: &SweepRun) -> Result<()> {
+        match self.try_complete(run) {
+            Err(error) if !error.is_full_disk() => self.fail(run, &error),
+            outcome => outcome,
+        }
+    }
+
+    fn try_complete(&self, run: &SweepRun) -> Result<()> {
+        let folder = RunFolder::open(self.folder.run_path(run))?;
+        if folder.result()?.is_none() || !folder.has_checkpoint() {
+            return Ok(());
+        }
+        let sequences = self.folder.sweep().lambda_sequences;
+        let lambda = folder.file("lambda.parquet");
+        if sequences > 0 && run.config.model.mixer == Mixer::LogLinear && !lambda.is_file() {
+            // A few sequences: a GPU would compile kernels for them.
+            let mut frame = run_lambda(&folder, sequences, None, None, &device::parse("cpu")?)?;
+            write_parquet(&mut frame, lambda)?;
+        }
+        let mut lengths = self.folder.sweep().evaluation_lengths()?;
+        lengths.retain(|&length| length != run.config.task.task().seq_len());
+        if !lengths.is_empty() && folder.length_evaluations()?.is_none() {
+            let found = lengths.iter().map(|&length| self.evaluate(&folder, run, length));
+            folder.write_length_evaluations(&found.collect::<Result<Vec<_>>>()?)?;
+        }
+        Ok(())
+    }
+
+    fn evaluate(&self, folder: &RunFolder, run: &SweepRun, seq_len: usize) -> Result<LengthEvaluation> {
+        let on = &self.options.train.device;
+        let config = &run.config;
+        let task = config.task.with_seq_len(seq_len);
+        let data = Dataset::generate(&task, config.seed, Split::Validation, config.task.examples().1)?;
+        let model = folder.model(None)?;
+        let checkpoint = folder.checkpoint(&model, &device::plain(on))?;
+        let (parameters, batch) = (checkpoint.parameters, config.train.batch);
+        let found = device::enter(on, || evaluate(&model, &parameters, &[data], batch, on))?[0];
+        Ok(LengthEvaluation {
+            seq_len,
+            step: checkpoint.progress.step,
+            accuracy: found.accuracy,
+            loss: found.loss,
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! A sweep's folder: `sweep.toml`, one folder a run, `failures.json`, and what was collected.
+
+use super::{Sweep, SweepRun};
+use crate::file::write_atomically;
+use crate::train::{Checkpoint, RunFolder, RunResult};
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// How far a run is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunState {
+    /// No evaluation yet.
+    Waiting,
+    /// Evaluated at a step, and not ended.
+    Started {
+        /// Step of the last checkpoint.
+        step: usize,
+        /// Accuracy at the last evaluation.
+        accuracy: Option<f64>,
+    },
+    /// Ended.
+    Ended(RunResult),
+    /// Could not be trained.
+    Failed(String),
+}
+
+/// A sweep's folder, to read.
+#[derive(Clone, Debug)]
+pub struct SweepFolder {
+    path: PathBuf,
+    sweep: Sweep,
+    runs: Vec<SweepRun>,
+}
+
+impl SweepFolder {
+    /// An existing sweep's folder.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `sweep.toml` in it, or it is wrong.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = path.join("sweep.toml");
+        if !file.is_file() {
+            return Err(Error::run(path, "not a sweep's folder: expected a sweep.toml in it"));
+        }
+        let sweep = Sweep::read(file)?;
+        let runs = sweep.runs()?;
+        Ok(Self { path: path.to_owned(), sweep, runs })
+    }
+
+    /// Every sweep's folder at or below `path`, in the order of their paths.
+    ///
+    /// # Errors
+    ///
+    /// If a folder can't be listed, or a `sweep.toml` is wrong.
+    pub fn find(path: impl AsRef<Path>) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        let mut pending = vec![path.as_ref().to_owned()];
+        while let Some(folder) = pending.pop() {
+            if folder.join("sweep.toml").is_file() {
+                found.push(Self::open(&folder)?);
+                continue;
+            }
+            for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
+                let entry = entry.map_err(Error::io(&folder))?;
+                // A run has no sweeps in it, and links may lead back here.
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                if is_folder && !entry.path().join("config.toml").is_file() {
+                    pending.push(entry.path());
+                }
+            }
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file of the folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The sweep.
+    pub fn sweep(&self) -> &Sweep {
+        &self.sweep
+    }
+
+    /// Its runs.
+    pub fn runs(&self) -> &[SweepRun] {
+        &self.runs
+    }
+
+    /// The folder of a run, whether it is there or not.
+    pub fn run_path(&self, run: &SweepRun) -> PathBuf {
+        self.path.join(&run.name)
+    }
+
+    /// How far each run is, in their order.
+    ///
+    /// # Errors
+    ///
+    /// If `failures.json` can't be read. A run whose folder can't be read has failed.
+    pub fn states(&self) -> Result<Vec<RunState>> {
+        let mut failures = self.failures()?;
+        let state = |run: &SweepRun| {
+            let ended = state_of(&self.run_path(run));
+            match (ended, failures.remove(&run.name)) {
+                (Ok(RunState::Ended(result)), _) => RunState::Ended(result),
+                (_, Some(message)) => RunState::Failed(message),
+                (Ok(state), None) => state,
+                (Err(error), None) => RunState::Failed(error.to_string()),
+            }
+        };
+        Ok(self.runs.iter().map(state).collect())
+    }
+
+    /// Messages of the runs that could not be trained, by name.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read.
+    pub fn failures(&self) -> Result<BTreeMap<String, String>> {
+        let path = self.file("failures.json");
+        if !path.exists() {
+            return Ok(BTreeMap::new());
+        }
+        let text = std::fs::read(&path).map_err(Error::io(&path))?;
+        serde_json::from_slice(&text).map_err(|error| Error::format(&path, error))
+    }
+
+    /// Replaces the messages; without any, there is no file.
+    pub(super) fn write_failures(&self, failures: &BTreeMap<String, String>) -> Result<()> {
+        let path = self.file("failures.json");
+        if failures.is_empty() {
+            return match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&path)(error)),
+                _ => Ok(()),
+            };
+        }
+        let text = serde_json::to_vec_pretty(failures).map_err(|error| Error::format(&path, error))?;
+        write_atomically(&path, &text)
+    }
+
+    /// Refuses a place that holds another sweep, or other files and none.
+    pub(super) fn check_place(path: &Path, sweep: &Sweep) -> Result<()> {
+        let file = path.join("sweep.toml");
+        if file.is_file() {
+            let (found, wanted) = (Self::open(path)?.sweep.to_toml(), sweep.to_toml());
+            if found == wanted {
+                return Ok(());
+            }
+            let difference = found.lines().zip(wanted.lines()).find(|(a, b)| a != b).map_or_else(
+                || "one has more lines".to_owned(),
+                |(found, wanted)| format!("found `{found}`, asked for `{wanted}`"),
+            );
+            let message = format!("holds another sweep ({difference}); choose another folder");
+            return Err(Error::run(path, message));
+        }
+        let occupied = path.is_dir()
+            && std::fs::read_dir(path)
+                .map_err(Error::io(path))?
+                .any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lock"));
+        if occupied {
+            return Err(Error::run(path, "the folder holds other files and no sweep; choose another place"));
+        }
+        Ok(())
+    }
+
+    /// Makes the folder, or opens it if it holds the same sweep.
+    pub(super) fn create(path: &Path, sweep: &Sweep) -> Result<Self> {
+        Self::check_place(path, sweep)?;
+        let file = path.join("sweep.toml");
+        if !file.is_file() {
+            write_atomically(&file, sweep.to_toml().as_bytes())?;
+        }
+        Self::open(path)
+    }
+}
+
+fn state_of(path: &Path) -> Result<RunState> {
+    if !path.join("config.toml").is_file() {
+        return Ok(RunState::Waiting);
+    }
+    let run = RunFolder::open(path)?;
+    if let Some(result) = run.result()? {
+        return Ok(RunState::Ended(result));
+    }
+    if !run.has_checkpoint() {
+        return Ok(RunState::Waiting);
+    }
+    let step = Checkpoint::read_progress(&run.file("checkpoint.safetensors"))?.step;
+    let accuracy = run.metrics()?.iter().rfind(|row| row.step <= step).map(|row| row.accuracy);
+    Ok(RunState::Started { step, accuracy })
+}

@@ -1,0 +1,25 @@
+//! Sweeps: many runs from one file, trained in cohorts, and what they decide.
+//!
+//! A [`Sweep`] says which runs there are. [`run`] trains them into a folder of run folders, those of equal
+//! shapes together, as many as memory holds; a [`SweepFolder`] says how far it is. What came out is one
+//! frame ([`crate::frame::collect`]), of which [`crate::frame`] has statistics and the verdicts on the
+//! sweep's claims.
+
+mod claim;
+mod collect;
+mod definition;
+mod execute;
+mod expand;
+mod folder;
+mod plan;
+mod preset;
+mod verdict;
+
+pub use claim::{Claim, Range, Statistic};
+pub use definition::Sweep;
+pub use execute::{SweepOptions, SweepOutcome, run};
+pub use expand::SweepRun;
+pub use folder::{RunState, SweepFolder};
+pub use plan::{Plan, PlannedCohort, memory};
+pub use preset::{claims_elsewhere, preset, preset_names};
+pub use verdict::{Verdict, claims_table};
