@@ -65,10 +65,16 @@ impl Sweep {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Fields of every run.
+    /// Fields of every run. A `max_seq_len` that is the task's length or the default counts as not given.
     #[must_use]
     pub fn base(mut self, config: &RunConfig) -> Self {
         self.base = config.to_table();
+        let derived = [config.task.task().seq_len(), RunConfig::default().model.max_seq_len];
+        if derived.contains(&config.model.max_seq_len)
+            && let Some(Value::Table(model)) = self.base.get_mut("model")
+        {
+            model.remove("max_seq_len");
+        }
         self
     }
 

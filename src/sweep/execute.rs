@@ -34,10 +34,10 @@ pub struct SweepOutcome {
     pub failures: BTreeMap<String, String>,
 }
 
-/// On the CPU larger cohorts gain nothing (`benches/cohort.rs`).
-const CPU_COHORT: usize = 4;
+/// On the CPU two at a time gain a tenth, and more lose it again (`cargo bench --bench step -- cohorts`).
+const CPU_COHORT: usize = 2;
 
-/// Launches are hidden long before (`benches/cohort.rs`), and losing a cohort loses less.
+/// Above this a step takes as much longer as there are more runs (the same benchmark on an H200).
 const GPU_COHORT: usize = 16;
 
 impl SweepOptions {

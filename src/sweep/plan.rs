@@ -1,6 +1,7 @@
 //! Which runs train together: equal shapes, and as many as memory holds.
 
 use super::{RunState, SweepRun};
+use crate::lambda::LambdaKind;
 use crate::model::Mixer;
 use crate::train::RunConfig;
 
@@ -75,7 +76,10 @@ impl Plan {
 pub fn memory(config: &RunConfig) -> u64 {
     let model = &config.model;
     let (tokens, seq_len) = (config.train.batch * config.task.task().seq_len(), config.task.task().seq_len());
-    let hidden = model.lambda.hidden.width(model.levels());
+    let hidden = match model.lambda.kind {
+        LambdaKind::Fixed => 0,
+        LambdaKind::MlpSoftplus | LambdaKind::MlpSoftmax => model.lambda.hidden.width(model.levels()),
+    };
     let mut layer = 12 * model.d_model;
     if model.mixer == Mixer::LogLinear {
         layer += model.heads * (4 * model.levels() + 3 * hidden);

@@ -31,7 +31,7 @@ pub struct SweepCommand {
     /// Say what would be trained, and write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Most runs that train together [default: 4 on a CPU, 16 on a GPU].
+    /// Most runs that train together [default: 2 on a CPU, 16 on a GPU].
     #[arg(long, value_name = "N")]
     cohort: Option<usize>,
     /// GiB that a cohort may take [default: 70 % of what is free].
