@@ -1,9 +1,12 @@
 //! Line charts of means with bands of one standard deviation.
 
+use super::axis::{drawable, format_number, two_digits};
 use super::figure::{Draw, failed};
+use super::legend::{Entry, Legend, Mark};
 use super::pen::Pen;
+use super::published::{self, Published, sides};
 use super::theme::{FAMILY, GRID, INK, Theme};
-use crate::{Error, Result};
+use crate::Result;
 use plotters::coord::Shift;
 use plotters::prelude::{
     ChartBuilder, Circle, Color, DrawingArea, DrawingBackend, IntoFont, LineSeries, Polygon, RGBColor, WHITE,
@@ -27,21 +30,49 @@ pub(super) struct Line {
     pub(super) points: Vec<Point>,
 }
 
-/// A chart of lines with bands.
-pub(super) struct BandChart {
-    pub(super) title: String,
+/// What x is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Horizontal {
+    /// Many integers.
+    Steps,
+    /// Few integers, each marked on the lines.
+    Few,
+    /// Base-2 logarithms of few numbers, labelled with the numbers themselves.
+    Doublings,
+}
+
+/// What y is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vertical {
+    /// A share, from 0 to 100 %.
+    Share,
+    /// A quantity that can't be negative, whatever mean − std says.
+    Amount,
+    /// Base-10 logarithms, labelled with the numbers themselves.
+    Decades,
+}
+
+/// Axes and what lies between them.
+pub(super) struct Plot {
     pub(super) x_label: String,
     pub(super) y_label: String,
+    pub(super) x: Horizontal,
+    pub(super) y: Vertical,
     pub(super) lines: Vec<Line>,
-    /// Fixed range of y, if it has natural ends.
-    pub(super) y_range: Option<(f64, f64)>,
-    /// Whether y can't be negative, whatever mean − std says.
-    pub(super) not_negative: bool,
-    /// Whether x takes few values, to be marked and labelled one by one.
-    pub(super) discrete: bool,
-    pub(super) percent: bool,
-    /// Whether x is a base-2 and y a base-10 logarithm, labelled with the numbers themselves.
-    pub(super) logarithmic: bool,
+    /// Drawn beside the lines.
+    pub(super) published: Vec<Published>,
+}
+
+/// Sizes around a plot, in SVG units.
+pub(super) struct Room {
+    pub(super) margin: f64,
+    pub(super) right: f64,
+    /// Height of the labels of x, width of those of y.
+    pub(super) labels: (f64, f64),
+    /// Most ticks of x and of y.
+    pub(super) ticks: (usize, usize),
+    /// Size of the ticks' labels.
+    pub(super) text: f64,
 }
 
 /// Groups (x, y) pairs by x; NaN values are left out.
@@ -57,161 +88,190 @@ pub(super) fn points(pairs: impl IntoIterator<Item = (f64, f64)>) -> Vec<Point> 
     sorted.chunk_by(|a, b| a.0 == b.0).map(group).collect()
 }
 
-impl BandChart {
-    /// Ranges of x and y, or why there are none.
-    fn ranges(&self) -> Result<((f64, f64), (f64, f64))> {
-        let all = || self.lines.iter().flat_map(|line| &line.points);
-        let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
-        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::NEG_INFINITY, f64::max);
-        let (low, high) = (least(&mut all().map(|p| p.x)), most(&mut all().map(|p| p.x)));
-        let pad = if high > low { (high - low) * if self.discrete { 0.04 } else { 0.0 } } else { 0.5 };
-        let y = self.y_range.unwrap_or_else(|| {
-            let (low, high) =
-                (least(&mut all().map(|p| p.mean - p.std)), most(&mut all().map(|p| p.mean + p.std)));
-            let margin = ((high - low) * 0.06).max(high.abs() * 0.01).max(1e-9);
-            (if self.not_negative { (low - margin).max(0.0) } else { low - margin }, high + margin)
-        });
-        drawable(&self.y_label, y.0, y.1)?;
-        Ok(((low - pad, high + pad), y))
-    }
+fn least(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(f64::INFINITY, f64::min)
 }
 
-impl Draw for BandChart {
-    fn size(&self) -> (u32, u32) {
-        (WIDTH as u32, (370.0 + self.top()) as u32)
+fn most(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// Range of y in which every line of some plots can be drawn, or why there is none.
+pub(super) fn y_range<'a>(plots: impl Iterator<Item = &'a Plot> + Clone) -> Result<(f64, f64)> {
+    let all = || plots.clone().flat_map(|plot| &plot.lines).flat_map(|line| &line.points);
+    let vertical = plots.clone().next().map_or(Vertical::Share, |plot| plot.y);
+    if vertical == Vertical::Share {
+        return Ok((0.0, 1.0));
+    }
+    let (low, high) = (least(all().map(|p| p.mean - p.std)), most(all().map(|p| p.mean + p.std)));
+    let margin = ((high - low) * 0.06).max(high.abs() * 0.01).max(1e-9);
+    let low = if vertical == Vertical::Amount { (low - margin).max(0.0) } else { low - margin };
+    drawable(
+        &plots.clone().next().map_or_else(String::new, |plot| plot.y_label.clone()),
+        low,
+        high + margin,
+    )?;
+    Ok((low, high + margin))
+}
+
+/// The x of all points, if there is only one.
+fn x_of_all(lines: &[Line]) -> Option<f64> {
+    let mut all = lines.iter().flat_map(|line| &line.points).map(|point| point.x);
+    let first = all.next()?;
+    all.all(|x| x == first).then_some(first)
+}
+
+impl Plot {
+    fn x_range(&self) -> (f64, f64) {
+        let all = || {
+            let ours = self.lines.iter().flat_map(|line| &line.points).map(|p| p.x);
+            ours.chain(self.published.iter().map(|one| one.x))
+        };
+        let (low, high) = (least(all()), most(all()));
+        let room = if self.x == Horizontal::Steps { 0.0 } else { 0.04 };
+        let pad = if high > low { (high - low) * room } else { 0.5 };
+        (low - pad, high + pad)
     }
 
-    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: Theme) -> Result<()> {
-        let (x, y) = self.ranges()?;
-        let pen = Pen { area, theme };
-        pen.text(&self.title, (LEFT, 24.0), theme.bold(15.0), HPos::Left)?;
-        for (line, (x, y)) in self.lines.iter().zip(self.legend()) {
-            pen.fill((x, y - 1.5), (x + 20.0, y + 1.5), line.color)?;
-            pen.text(&line.label, (x + 26.0, y), theme.text(11.5), HPos::Left)?;
-        }
-        let (_, plot) = area.split_vertically(theme.px(self.top()));
-        let mut chart = ChartBuilder::on(&plot)
-            .margin(theme.upx(12.0))
-            .margin_right(theme.upx(20.0))
-            .x_label_area_size(theme.upx(44.0))
-            .y_label_area_size(theme.upx(58.0))
+    /// Draws everything on `area`; the range of y is given, so that plots can share it.
+    pub(super) fn draw<DB: DrawingBackend>(
+        &self,
+        area: &DrawingArea<DB, Shift>,
+        theme: Theme,
+        room: &Room,
+        y: (f64, f64),
+    ) -> Result<()> {
+        let x = self.x_range();
+        let x_ticks = match self.x {
+            // No ticks between the numbers that have a label.
+            Horizontal::Doublings => room.ticks.0.min((x.1.floor() - x.0.ceil()) as usize + 1),
+            Horizontal::Few | Horizontal::Steps => room.ticks.0,
+        };
+        let mut chart = ChartBuilder::on(area)
+            .margin(theme.upx(room.margin))
+            .margin_right(theme.upx(room.right))
+            .x_label_area_size(theme.upx(room.labels.0))
+            .y_label_area_size(theme.upx(room.labels.1))
             .build_cartesian_2d(x.0..x.1, y.0..y.1)
             .map_err(failed)?;
-        let number = |value: &f64| format_number(*value);
-        // Steps, levels and numbers of pairs have no fractions.
-        let integer = |value: &f64| {
-            let whole = (value - value.round()).abs() < 1e-9;
-            if whole { format!("{}", value.round()) } else { String::new() }
+        let x_format = |value: &f64| match (value - value.round()).abs() < 1e-9 {
+            // Steps, levels and numbers of pairs have no fractions.
+            false => String::new(),
+            true if self.x == Horizontal::Doublings => format_number(value.exp2()),
+            true => format!("{}", value.round()),
         };
-        let percent = |value: &f64| format!("{} %", format_number(value * 100.0));
-        let power_of_2 = |value: &f64| {
-            let whole = (value - value.round()).abs() < 1e-9;
-            if whole { format_number(value.exp2()) } else { String::new() }
-        };
-        let decades = y.1 - y.0;
-        let power_of_10 = |value: &f64| {
-            let whole = (value - value.round()).abs() < 1e-9;
+        let y_format = |value: &f64| match self.y {
+            Vertical::Share => format!("{} %", format_number(value * 100.0)),
+            Vertical::Amount => format_number(*value),
             // Less than two decades have too few whole ones to read a number from.
-            if whole || decades < 2.0 {
+            Vertical::Decades if (value - value.round()).abs() < 1e-9 || y.1 - y.0 < 2.0 => {
                 format_number(two_digits(10_f64.powf(*value)))
-            } else {
-                String::new()
             }
-        };
-        let x_format: &dyn Fn(&f64) -> String = if self.logarithmic { &power_of_2 } else { &integer };
-        let y_format: &dyn Fn(&f64) -> String = match (self.logarithmic, self.percent) {
-            (true, _) => &power_of_10,
-            (_, true) => &percent,
-            _ => &number,
+            Vertical::Decades => String::new(),
         };
         chart
             .configure_mesh()
             .light_line_style(WHITE.mix(0.0))
             .bold_line_style(GRID)
             .axis_style(INK)
-            .x_labels(8)
-            .y_labels(6)
+            .x_labels(x_ticks)
+            .y_labels(room.ticks.1)
             .x_desc(&self.x_label)
             .y_desc(&self.y_label)
-            .x_label_formatter(x_format)
-            .y_label_formatter(y_format)
-            .label_style(theme.text(12.0))
-            .axis_desc_style((FAMILY, 13.0 * theme.scale).into_font().color(&INK))
+            .x_label_formatter(&x_format)
+            .y_label_formatter(&y_format)
+            .label_style(theme.text(room.text))
+            .axis_desc_style((FAMILY, (room.text + 1.0) * theme.scale).into_font().color(&INK))
             .draw()
             .map_err(failed)?;
         let clamp = |value: f64| value.clamp(y.0, y.1);
-        for line in &self.lines {
+        // A band without width would not be seen: whiskers side by side.
+        let single = x_of_all(&self.lines);
+        let bands: &[Line] = if single.is_some() { &[] } else { &self.lines };
+        for line in bands {
             let upper = line.points.iter().map(|p| (p.x, clamp(p.mean + p.std)));
             let lower = line.points.iter().rev().map(|p| (p.x, clamp(p.mean - p.std)));
             let band: Vec<_> = upper.chain(lower).collect();
             chart.draw_series([Polygon::new(band, line.color.mix(0.16))]).map_err(failed)?;
         }
-        for line in &self.lines {
+        for line in bands {
             let stroke = line.color.stroke_width(theme.upx(2.0));
             let means = line.points.iter().map(|p| (p.x, clamp(p.mean)));
             chart.draw_series(LineSeries::new(means.clone(), stroke)).map_err(failed)?;
-            if self.discrete || line.points.len() < 3 {
+            if self.x != Horizontal::Steps || line.points.len() < 3 {
                 let dots = means.map(|at| Circle::new(at, theme.px(3.5), line.color.filled()));
                 chart.draw_series(dots).map_err(failed)?;
             }
+        }
+        let plot = chart.plotting_area();
+        let (left, top) = area.get_base_pixel();
+        let pen = Pen { area, theme };
+        let at = |x: f64, y: f64| {
+            let (column, row) = plot.map_coordinate(&(x, y));
+            (f64::from(column - left) / theme.scale, f64::from(row - top) / theme.scale)
+        };
+        if let Some(x) = single {
+            for (index, line) in self.lines.iter().enumerate() {
+                let middle = (self.lines.len() - 1) as f64 / 2.0;
+                let beside = at(x, y.0).0 + 3.0 * BESIDE * (index as f64 - middle);
+                for point in &line.points {
+                    let ends =
+                        [point.mean + point.std, point.mean - point.std].map(|end| at(x, clamp(end)).1);
+                    pen.whisker(beside, (ends[0], ends[1]), 4.0, line.color)?;
+                    pen.dot((beside, at(x, clamp(point.mean)).1), 4.0, line.color)?;
+                }
+            }
+        }
+        for (one, side) in self.published.iter().zip(sides(&self.published)) {
+            let beside = at(one.x, 0.0).0 + BESIDE * side;
+            one.draw(&pen, beside, |value| at(one.x, value).1)?;
         }
         Ok(())
     }
 }
 
+/// Distance of a published mark from its x.
+const BESIDE: f64 = 10.0;
+
+/// A plot under a title and a legend.
+pub(super) struct BandChart {
+    pub(super) title: String,
+    pub(super) plot: Plot,
+}
+
 const LEFT: f64 = 70.0;
 const WIDTH: f64 = 680.0;
-/// Height of one row of the legend.
-const ROW: f64 = 18.0;
 
 impl BandChart {
-    /// Place of every legend entry: rows above the plot, where they cover no data.
-    fn legend(&self) -> Vec<(f64, f64)> {
-        let (mut x, mut y) = (LEFT, 47.5);
-        let place = |line: &Line| {
-            let width = 44.0 + 6.1 * line.label.chars().count() as f64;
-            if x > LEFT && x + width > WIDTH {
-                (x, y) = (LEFT, y + ROW);
-            }
-            x += width;
-            (x - width, y)
-        };
-        self.lines.iter().map(place).collect()
-    }
-
-    fn top(&self) -> f64 {
-        self.legend().last().map_or(42.0, |&(_, y)| y + 13.0)
+    fn legend(&self) -> Legend {
+        let mut entries: Vec<Entry> = self.plot.lines.iter().map(Line::entry).collect();
+        entries.extend(published::entries(&self.plot.published));
+        Legend { entries, left: LEFT, right: WIDTH }
     }
 }
 
-/// Checks that an axis can be drawn: plotters doesn't return from a range that it can't divide.
-pub(super) fn drawable(what: &str, low: f64, high: f64) -> Result<()> {
-    if low.is_finite() && high.is_finite() && high - low < 1e12 {
-        return Ok(());
+impl Line {
+    /// Its entry in a legend.
+    pub(super) fn entry(&self) -> Entry {
+        Entry { mark: Mark::Line(self.color), label: self.label.clone() }
     }
-    Err(Error::Figure(format!(
-        "{what} can't be drawn from {low:e} to {high:e}: at most 1e12 apart (did a run diverge?)"
-    )))
 }
 
-/// A number rounded to two significant digits.
-fn two_digits(value: f64) -> f64 {
-    let unit = 10_f64.powf(value.abs().log10().floor() - 1.0);
-    (value / unit).round() * unit
-}
+impl Draw for BandChart {
+    fn size(&self) -> (u32, u32) {
+        (WIDTH as u32, (370.0 + self.legend().bottom()) as u32)
+    }
 
-/// A number with at most four significant digits and no trailing zeros.
-pub(super) fn format_number(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, theme: Theme) -> Result<()> {
+        let y = y_range(std::iter::once(&self.plot))?;
+        let pen = Pen { area, theme };
+        pen.text(&self.title, (LEFT, 24.0), theme.bold(15.0), HPos::Left)?;
+        let legend = self.legend();
+        legend.draw(&pen)?;
+        let (_, below) = area.split_vertically(theme.px(legend.bottom()));
+        let room = Room { margin: 12.0, right: 20.0, labels: (44.0, 58.0), ticks: (8, 6), text: 12.0 };
+        self.plot.draw(&below, theme, &room, y)
     }
-    if !(1e-4..1e5).contains(&value.abs()) {
-        return format!("{value:.1e}").replace(".0e", "e").replace('-', "−");
-    }
-    let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
-    let text = format!("{value:.digits$}");
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    text.replace('-', "−")
 }
 
 #[cfg(test)]
@@ -225,11 +285,5 @@ mod tests {
             grouped,
             [Point { x: 1.0, mean: 2.0, std: 1.0, n: 2 }, Point { x: 2.0, mean: 5.0, std: 0.0, n: 1 }]
         );
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        let texts = [0.0, 100.0, 0.25, -1.5, 12_345.6, 0.001_234_6, 2.5e9].map(format_number);
-        assert_eq!(texts, ["0", "100", "0.25", "−1.5", "12346", "0.001235", "2.5e9"]);
     }
 }

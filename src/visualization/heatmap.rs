@@ -1,7 +1,7 @@
 //! λ as a picture: level × position, one panel a layer and head.
 
 use super::Figure;
-use super::band::{drawable, format_number};
+use super::axis::{drawable, format_number};
 use super::figure::{Draw, render};
 use super::pen::Pen;
 use super::theme::{GREY, Theme, kind_label, region_color};

@@ -1,7 +1,7 @@
 //! Histogram of λ, one panel a kind on a shared axis.
 
 use super::Figure;
-use super::band::{drawable, format_number};
+use super::axis::{drawable, format_number};
 use super::figure::{Draw, failed, render};
 use super::pen::Pen;
 use super::theme::{FAMILY, GRID, INK, Theme, kind_color, kind_label, kinds_among};

@@ -3,19 +3,25 @@
 //! One theme, colours that colour-blind readers can tell apart, fonts of our own: a bare machine
 //! draws the same picture.
 
+mod axis;
 mod band;
 mod curves;
 mod figure;
 mod heatmap;
 mod histogram;
+mod kinds;
+mod learning;
+mod legend;
 mod partition;
 mod pen;
+mod published;
 mod scaling;
 mod theme;
 
-pub use curves::{Quantity, accuracy_against_pairs, lambda_by_level, learning_curves};
+pub use curves::{accuracy_against_pairs, lambda_by_level};
 pub use figure::{Figure, grid};
 pub use heatmap::{Cells, lambda_heatmap};
 pub use histogram::lambda_histogram;
+pub use learning::{Quantity, learning_curves};
 pub use partition::fenwick_partition;
 pub use scaling::scaling;

@@ -4,7 +4,9 @@ use super::figure::failed;
 use super::theme::{INK, Theme};
 use crate::Result;
 use plotters::coord::Shift;
-use plotters::prelude::{Color, DrawingArea, DrawingBackend, PathElement, RGBColor, Rectangle, Text};
+use plotters::prelude::{
+    Circle, Color, DrawingArea, DrawingBackend, PathElement, Polygon, RGBColor, Rectangle, Text, WHITE,
+};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontTransform, TextStyle};
 
@@ -33,6 +35,51 @@ impl<DB: DrawingBackend> Pen<'_, DB> {
     pub(super) fn line(&self, from: (f64, f64), to: (f64, f64), color: RGBColor) -> Result<()> {
         let ends = [self.at(from), self.at(to)];
         self.area.draw(&PathElement::new(ends, color.stroke_width(self.theme.upx(1.0)))).map_err(failed)
+    }
+
+    /// A line of dashes, horizontal or vertical.
+    pub(super) fn dashes(&self, from: (f64, f64), to: (f64, f64), color: RGBColor) -> Result<()> {
+        const PERIOD: f64 = 7.0;
+        let length = (to.0 - from.0).hypot(to.1 - from.1);
+        let along = |distance: f64| {
+            let share = (distance / length).min(1.0);
+            (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1))
+        };
+        let dash = |index: usize| {
+            let start = index as f64 * PERIOD;
+            self.line(along(start), along(start + 0.6 * PERIOD), color)
+        };
+        (0..(length / PERIOD).ceil() as usize).try_for_each(dash)
+    }
+
+    /// A vertical line from `ends.0` to `ends.1` with caps that reach `cap` to both sides.
+    pub(super) fn whisker(&self, x: f64, ends: (f64, f64), cap: f64, color: RGBColor) -> Result<()> {
+        self.line((x, ends.0), (x, ends.1), color)?;
+        [ends.0, ends.1].into_iter().try_for_each(|y| self.line((x - cap, y), (x + cap, y), color))
+    }
+
+    /// A disc with a white edge, which tells it apart from others of its colour below.
+    pub(super) fn dot(&self, at: (f64, f64), radius: f64, color: RGBColor) -> Result<()> {
+        for (radius, color) in [(radius + 0.75, WHITE), (radius, color)] {
+            let disc = Circle::new(self.at(at), self.theme.px(radius), color.filled());
+            self.area.draw(&disc).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// A hollow diamond, or one with a dot in it.
+    pub(super) fn diamond(&self, (x, y): (f64, f64), color: RGBColor, dot: bool) -> Result<()> {
+        // Filled shapes: a stroke around so small a shape has uneven edges in pixels.
+        for (reach, color) in [(6.5, WHITE), (5.5, color), (3.5, WHITE)] {
+            let corners = [(x, y - reach), (x + reach, y), (x, y + reach), (x - reach, y)];
+            let corners: Vec<_> = corners.into_iter().map(|corner| self.at(corner)).collect();
+            self.area.draw(&Polygon::new(corners, color)).map_err(failed)?;
+        }
+        if dot {
+            let center = Circle::new(self.at((x, y)), self.theme.px(1.5), color.filled());
+            self.area.draw(&center).map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Text whose vertical middle is at `at`.

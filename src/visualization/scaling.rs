@@ -1,7 +1,7 @@
 //! How a cost grows with the length of the sequence: both axes logarithmic.
 
 use super::Figure;
-use super::band::{BandChart, Line, points};
+use super::band::{BandChart, Horizontal, Line, Plot, Vertical, points};
 use super::figure::render;
 use super::theme::PALETTE;
 use crate::frame::{numbers, texts};
@@ -41,14 +41,14 @@ pub fn scaling(frame: &DataFrame, y: &str, title: &str, y_label: &str) -> Result
     };
     render(&BandChart {
         title: title.to_owned(),
-        x_label: "sequence length T".to_owned(),
-        y_label: y_label.to_owned(),
-        lines: names.iter().enumerate().map(line).collect(),
-        y_range: None,
-        not_negative: false,
-        discrete: true,
-        percent: false,
-        logarithmic: true,
+        plot: Plot {
+            x_label: "sequence length T".to_owned(),
+            y_label: y_label.to_owned(),
+            x: Horizontal::Doublings,
+            y: Vertical::Decades,
+            lines: names.iter().enumerate().map(line).collect(),
+            published: Vec::new(),
+        },
     })
 }
 

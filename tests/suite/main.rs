@@ -6,6 +6,7 @@ mod attention_golden;
 mod attention_properties;
 mod command_line;
 mod crashes;
+mod comparisons;
 mod fenwick;
 mod lambda_maps;
 mod model_golden;

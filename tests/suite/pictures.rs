@@ -72,7 +72,11 @@ fn frames_and_figures_of_a_small_sweep() {
 
     let run = lambda.column("run").unwrap().str().unwrap().get(0).unwrap().to_owned();
     let figures = [
-        ("accuracy", accuracy_against_pairs(&table).unwrap(), vec!["number of key/value pairs k", "n = 2"]),
+        (
+            "accuracy",
+            accuracy_against_pairs(&table, None).unwrap(),
+            vec!["number of key/value pairs k", "n = 2"],
+        ),
         ("curves", learning_curves(&rows, Quantity::Accuracy).unwrap(), vec!["MLP-λ (softmax), n = 2", "%"]),
         ("loss", learning_curves(&rows, Quantity::TrainLoss).unwrap(), vec!["cross-entropy (nats)"]),
         (
@@ -127,7 +131,7 @@ fn what_can_not_be_drawn_says_why() {
     let without = df!("run" => ["a"], "kind" => ["fixed"], "task" => ["induction"], "seq_len" => [8],
         "pairs" => [None::<u32>], "best_accuracy" => [0.5])
     .unwrap();
-    assert!(accuracy_against_pairs(&without).unwrap_err().to_string().contains("runs of MQAR"));
+    assert!(accuracy_against_pairs(&without, None).unwrap_err().to_string().contains("runs of MQAR"));
     let message = fenwick_partition(3).unwrap().save("figures/a.pdf").unwrap_err().to_string();
     assert!(message.contains(".svg or .png") && message.contains("a.pdf"), "{message}");
     assert!(fenwick_partition(128).unwrap_err().to_string().contains("below 128"));

@@ -77,7 +77,7 @@ enum Name {
 impl FigureCommand {
     pub fn run(self) -> Outcome {
         let (figure, out) = match self.name {
-            Name::Accuracy(from) => (accuracy_against_pairs(&runs(&from.runs.find()?)?)?, from.out),
+            Name::Accuracy(from) => (accuracy_against_pairs(&runs(&from.runs.find()?)?, None)?, from.out),
             Name::Curves(from) => (from.curves(Quantity::Accuracy)?, from.out),
             Name::Loss(from) => (from.curves(Quantity::TrainLoss)?, from.out),
             Name::Heatmap { from, sequence, all } => {

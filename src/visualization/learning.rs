@@ -1,0 +1,110 @@
+//! Learning curves: one plot, or one for each setting.
+
+use super::Figure;
+use super::band::{BandChart, Horizontal, Plot, Vertical};
+use super::figure::render;
+use super::kinds::{by_kind, one_setting, values_per_point};
+use crate::Result;
+use crate::frame::{numbers, texts};
+use polars::prelude::DataFrame;
+
+/// What a learning curve shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// Validation accuracy.
+    Accuracy,
+    /// Training loss.
+    TrainLoss,
+    /// Validation loss.
+    ValidationLoss,
+}
+
+impl Quantity {
+    fn column(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::TrainLoss => "train_loss",
+            Self::ValidationLoss => "validation_loss",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Accuracy => "Validation accuracy (mean ± std over runs)",
+            Self::TrainLoss => "Training loss (mean ± std over runs)",
+            Self::ValidationLoss => "Validation loss (mean ± std over runs)",
+        }
+    }
+}
+
+/// Mean ± standard deviation over runs against the training step, one line a kind, from a frame of
+/// evaluations. Where some runs stopped early, a point is over the runs that were evaluated there,
+/// with the last value of those that had stopped.
+///
+/// # Errors
+///
+/// If the frame is empty or lacks a column.
+pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Figure> {
+    let curves = Curves::read(evaluations, quantity)?;
+    one_setting(evaluations, &["task", "seq_len", "pairs"])?;
+    let plot = curves.plot(&(0..curves.kinds.len()).collect::<Vec<_>>())?;
+    render(&BandChart { title: quantity.title().to_owned(), plot })
+}
+
+/// Columns of a frame of evaluations.
+struct Curves {
+    quantity: Quantity,
+    steps: Vec<f64>,
+    values: Vec<f64>,
+    runs: Vec<String>,
+    kinds: Vec<String>,
+}
+
+impl Curves {
+    fn read(evaluations: &DataFrame, quantity: Quantity) -> Result<Self> {
+        Ok(Self {
+            quantity,
+            steps: numbers(evaluations, "step")?,
+            values: numbers(evaluations, quantity.column())?,
+            runs: texts(evaluations, "run")?,
+            kinds: texts(evaluations, "kind")?,
+        })
+    }
+
+    /// Curves of some rows, one a kind.
+    fn plot(&self, rows: &[usize]) -> Result<Plot> {
+        let kinds: Vec<String> = rows.iter().map(|&row| self.kinds[row].clone()).collect();
+        let of_kind = |kind: &str| {
+            let rows: Vec<usize> = rows.iter().copied().filter(|&row| self.kinds[row] == kind).collect();
+            self.along(&rows)
+        };
+        let accuracy = self.quantity == Quantity::Accuracy;
+        Ok(Plot {
+            x_label: "training step".to_owned(),
+            y_label: if accuracy { "accuracy" } else { "cross-entropy (nats)" }.to_owned(),
+            x: Horizontal::Steps,
+            y: if accuracy { Vertical::Share } else { Vertical::Amount },
+            lines: by_kind(&kinds, values_per_point, of_kind)?,
+            published: Vec::new(),
+        })
+    }
+
+    /// (step, value) of every run at every step at which one of them was evaluated.
+    fn along(&self, rows: &[usize]) -> Vec<(f64, f64)> {
+        let mut grid: Vec<f64> = rows.iter().map(|&row| self.steps[row]).collect();
+        grid.sort_by(f64::total_cmp);
+        grid.dedup();
+        let mut names: Vec<&String> = rows.iter().map(|&row| &self.runs[row]).collect();
+        names.sort();
+        names.dedup();
+        let mut pairs = Vec::new();
+        for name in names {
+            let run: Vec<usize> = rows.iter().copied().filter(|&row| self.runs[row] == *name).collect();
+            for &step in &grid {
+                let at = run.iter().rev().find(|&&row| self.steps[row] <= step);
+                pairs.extend(at.map(|&row| (step, self.values[row])));
+            }
+        }
+        pairs
+    }
+}
