@@ -69,6 +69,8 @@ pub(super) struct Room {
     pub(super) right: f64,
     /// Height of the labels of x, width of those of y.
     pub(super) labels: (f64, f64),
+    /// Whether the axes have names, beside the labels of their ticks.
+    pub(super) named: bool,
     /// Most ticks of x and of y.
     pub(super) ticks: (usize, usize),
     /// Size of the ticks' labels.
@@ -176,8 +178,8 @@ impl Plot {
             .axis_style(INK)
             .x_labels(x_ticks)
             .y_labels(room.ticks.1)
-            .x_desc(&self.x_label)
-            .y_desc(&self.y_label)
+            .x_desc(if room.named { self.x_label.as_str() } else { "" })
+            .y_desc(if room.named { self.y_label.as_str() } else { "" })
             .x_label_formatter(&x_format)
             .y_label_formatter(&y_format)
             .label_style(theme.text(room.text))
@@ -269,7 +271,8 @@ impl Draw for BandChart {
         let legend = self.legend();
         legend.draw(&pen)?;
         let (_, below) = area.split_vertically(theme.px(legend.bottom()));
-        let room = Room { margin: 12.0, right: 20.0, labels: (44.0, 58.0), ticks: (8, 6), text: 12.0 };
+        let room =
+            Room { margin: 12.0, right: 20.0, labels: (44.0, 58.0), named: true, ticks: (8, 6), text: 12.0 };
         self.plot.draw(&below, theme, &room, y)
     }
 }

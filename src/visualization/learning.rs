@@ -28,7 +28,7 @@ impl Quantity {
         }
     }
 
-    fn title(self) -> &'static str {
+    pub(super) fn title(self) -> &'static str {
         match self {
             Self::Accuracy => "Validation accuracy (mean ± std over runs)",
             Self::TrainLoss => "Training loss (mean ± std over runs)",
@@ -52,16 +52,16 @@ pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Fi
 }
 
 /// Columns of a frame of evaluations.
-struct Curves {
+pub(super) struct Curves {
     quantity: Quantity,
     steps: Vec<f64>,
     values: Vec<f64>,
     runs: Vec<String>,
-    kinds: Vec<String>,
+    pub(super) kinds: Vec<String>,
 }
 
 impl Curves {
-    fn read(evaluations: &DataFrame, quantity: Quantity) -> Result<Self> {
+    pub(super) fn read(evaluations: &DataFrame, quantity: Quantity) -> Result<Self> {
         Ok(Self {
             quantity,
             steps: numbers(evaluations, "step")?,
@@ -71,26 +71,22 @@ impl Curves {
         })
     }
 
-    /// Curves of some rows, one a kind.
-    fn plot(&self, rows: &[usize]) -> Result<Plot> {
-        let kinds: Vec<String> = rows.iter().map(|&row| self.kinds[row].clone()).collect();
-        let of_kind = |kind: &str| {
-            let rows: Vec<usize> = rows.iter().copied().filter(|&row| self.kinds[row] == kind).collect();
-            self.along(&rows)
-        };
+    /// Curves of some rows, one a kind; a kind has the same colour whichever rows they are.
+    pub(super) fn plot(&self, rows: &[usize]) -> Result<Plot> {
         let accuracy = self.quantity == Quantity::Accuracy;
         Ok(Plot {
             x_label: "training step".to_owned(),
             y_label: if accuracy { "accuracy" } else { "cross-entropy (nats)" }.to_owned(),
             x: Horizontal::Steps,
             y: if accuracy { Vertical::Share } else { Vertical::Amount },
-            lines: by_kind(&kinds, values_per_point, of_kind)?,
+            lines: by_kind(&self.kinds, values_per_point, |kind| self.along(rows, kind))?,
             published: Vec::new(),
         })
     }
 
-    /// (step, value) of every run at every step at which one of them was evaluated.
-    fn along(&self, rows: &[usize]) -> Vec<(f64, f64)> {
+    /// (step, value) of every run of a kind at every step at which one of them was evaluated.
+    pub(super) fn along(&self, rows: &[usize], kind: &str) -> Vec<(f64, f64)> {
+        let rows: Vec<usize> = rows.iter().copied().filter(|&row| self.kinds[row] == kind).collect();
         let mut grid: Vec<f64> = rows.iter().map(|&row| self.steps[row]).collect();
         grid.sort_by(f64::total_cmp);
         grid.dedup();

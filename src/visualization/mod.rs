@@ -5,12 +5,14 @@
 
 mod axis;
 mod band;
+mod bars;
 mod curves;
 mod figure;
 mod heatmap;
 mod histogram;
 mod kinds;
 mod learning;
+mod learning_grid;
 mod legend;
 mod partition;
 mod pen;
@@ -18,10 +20,12 @@ mod published;
 mod scaling;
 mod theme;
 
+pub use bars::{Bars, accuracy_bars};
 pub use curves::{accuracy_against_pairs, lambda_by_level};
 pub use figure::{Figure, grid};
 pub use heatmap::{Cells, lambda_heatmap};
 pub use histogram::lambda_histogram;
 pub use learning::{Quantity, learning_curves};
+pub use learning_grid::learning_curves_grid;
 pub use partition::fenwick_partition;
 pub use scaling::scaling;

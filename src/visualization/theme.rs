@@ -65,6 +65,11 @@ impl Theme {
     }
 }
 
+/// Width that a figure's title takes at most, in SVG units.
+pub(super) fn title_width(title: &str) -> f64 {
+    8.2 * title.chars().count() as f64
+}
+
 /// Name of a kind in figures: the paper's.
 pub(super) fn kind_label(kind: &str) -> String {
     match kind {

@@ -54,3 +54,99 @@ fn published_accuracies_lie_beside_ours() {
     let message = accuracy_against_pairs(&runs, Some(&wrong)).unwrap_err().to_string();
     assert!(message.contains("share") && message.contains("57.9"), "{message}");
 }
+
+/// Accuracies of some kinds at lengths 128 and 256, `seeds` rows each.
+fn lengths(kinds: &[&str], seeds: u32, accuracy: impl Fn(u32, u32) -> f64) -> DataFrame {
+    let (mut names, mut evaluated, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    for kind in kinds {
+        for length in [128_u32, 256] {
+            for seed in 0..seeds {
+                names.push(*kind);
+                evaluated.push(length);
+                values.push(accuracy(length, seed));
+            }
+        }
+    }
+    df!("kind" => names, "eval_seq_len" => evaluated, "accuracy" => values).unwrap()
+}
+
+#[test]
+fn bars_are_grouped_and_counted() {
+    let published = benchmark("length-generalisation");
+    let bars = Bars {
+        group: "eval_seq_len",
+        value: "accuracy",
+        title: "Length generalisation",
+        x_label: "length T of the evaluated sequences",
+        published: None,
+    };
+    let mut frame =
+        lengths(
+            &["fixed", "mlp-softplus"],
+            5,
+            |length, seed| {
+                if length == 128 { 1.0 } else { 0.1 * f64::from(seed) }
+            },
+        );
+    let alone = accuracy_bars(&frame, &bars).unwrap();
+    shows(&alone, &["MLP-λ (softplus), n = 5", "\n128\n", "\n256\n", "100 %", bars.title, bars.x_label]);
+    assert!(!alone.svg().contains("published") && !alone.svg().contains("chance"));
+    let dots = |figure: &Figure| figure.svg().matches("<circle").count();
+    assert_eq!(dots(&alone), 2 * 20, "a dot with a white edge for every run");
+    let both = accuracy_bars(&frame, &Bars { published: Some(&published), ..bars }).unwrap();
+    shows(&both, &["published (paper)"]);
+    // One run, at 0; and a kind and group that only were published.
+    let zero = lengths(&["mlp-softmax"], 1, |_, _| 0.0);
+    let zero = accuracy_bars(&zero, &Bars { published: Some(&benchmark("mqar-128")), ..bars }).unwrap();
+    shows(&zero, &["MLP-λ (softmax), n = 1", "Fixed λ (baseline)"]);
+    assert!(!zero.svg().contains("Fixed λ (baseline), n"));
+
+    let chance: Vec<f64> = (0..frame.height()).map(|row| if row / 5 % 2 == 0 { 0.1 } else { 0.05 }).collect();
+    frame.with_column(Column::new("chance".into(), chance)).unwrap();
+    shows(&accuracy_bars(&frame, &bars).unwrap(), &["chance"]);
+    let by_kind = Bars { group: "kind", ..bars };
+    for (frame, bars, part) in [
+        (&lengths(&["fixed"], 1, |_, _| 57.9), bars, "share of 0 to 1, found 57.9"),
+        (&lengths(&["fixed"], 1, |_, _| f64::NAN), bars, "no row has a eval_seq_len and a finite accuracy"),
+        (&frame.head(Some(0)), bars, "nothing to draw"),
+        (&frame, by_kind, "kind"),
+    ] {
+        let message = accuracy_bars(frame, &bars).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn learning_curves_of_settings_share_a_legend() {
+    let (mut runs, mut kinds, mut lengths, mut pairs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut steps, mut accuracy) = (Vec::new(), Vec::new());
+    for (kind, seeds) in [("fixed", 3), ("mlp-softplus", 2)] {
+        for setting in [(512_u32, 8_u32), (256, 16), (256, 8)] {
+            // The first setting has one run of each kind.
+            for seed in 0..if setting.0 == 512 { 1 } else { seeds } {
+                for step in 1..=4_u32 {
+                    runs.push(format!("mqar/{kind}-{}-{}-seed{seed}", setting.0, setting.1));
+                    kinds.push(kind);
+                    lengths.push(setting.0);
+                    pairs.push(setting.1);
+                    steps.push(100 * step);
+                    accuracy.push(f64::from(step) * 0.25);
+                }
+            }
+        }
+    }
+    let frame =
+        df!("run" => &runs, "kind" => kinds, "task" => vec!["mqar"; runs.len()], "seq_len" => lengths,
+        "pairs" => pairs, "step" => steps, "accuracy" => accuracy)
+        .unwrap();
+    let figure = learning_curves_grid(&frame, Quantity::Accuracy, &["seq_len", "pairs"]).unwrap();
+    shows(&figure, &["Fixed λ (baseline), n = 1 to 3", "MLP-λ (softplus), n = 1 to 2", "training step"]);
+    let at = |title: &str| figure.svg().find(&format!("\n{title}\n")).unwrap_or_else(|| panic!("no {title}"));
+    assert!(at("T = 256, k = 8") < at("T = 256, k = 16") && at("T = 256, k = 16") < at("T = 512, k = 8"));
+    assert_eq!(figure.svg().matches("n = 1 to 3").count(), 1);
+    let message = learning_curves_grid(&frame, Quantity::Accuracy, &["pairs"]).unwrap_err().to_string();
+    assert!(message.contains("one seq_len") && message.contains("512"), "{message}");
+    let message = learning_curves_grid(&frame, Quantity::Accuracy, &[]).unwrap_err().to_string();
+    assert!(message.contains("at least one column"), "{message}");
+    assert!(learning_curves_grid(&frame.head(Some(0)), Quantity::Accuracy, &["pairs"]).is_err());
+}
