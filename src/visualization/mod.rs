@@ -3,12 +3,15 @@
 //! One theme, colours that colour-blind readers can tell apart, fonts of our own: a bare machine
 //! draws the same picture.
 
+mod arrangement;
 mod axis;
 mod band;
 mod bars;
+mod cells;
 mod curves;
 mod figure;
 mod heatmap;
+mod heatmap_grid;
 mod histogram;
 mod kinds;
 mod learning;
@@ -19,11 +22,14 @@ mod pen;
 mod published;
 mod scaling;
 mod theme;
+mod wrap;
 
 pub use bars::{Bars, accuracy_bars};
+pub use cells::Cells;
 pub use curves::{accuracy_against_pairs, lambda_by_level};
 pub use figure::{Figure, grid};
-pub use heatmap::{Cells, lambda_heatmap};
+pub use heatmap::lambda_heatmap;
+pub use heatmap_grid::{HeatmapGrid, heatmap_grid};
 pub use histogram::lambda_histogram;
 pub use learning::{Quantity, learning_curves};
 pub use learning_grid::learning_curves_grid;

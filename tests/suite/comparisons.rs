@@ -1,5 +1,6 @@
 //! Figures that compare: kinds with each other over settings, our runs with published numbers.
 
+use loglinear::fenwick;
 use loglinear::frame::published;
 use loglinear::polars::prelude::*;
 use loglinear::visualization::*;
@@ -149,4 +150,60 @@ fn learning_curves_of_settings_share_a_legend() {
     let message = learning_curves_grid(&frame, Quantity::Accuracy, &[]).unwrap_err().to_string();
     assert!(message.contains("at least one column"), "{message}");
     assert!(learning_curves_grid(&frame.head(Some(0)), Quantity::Accuracy, &["pairs"]).is_err());
+}
+
+/// λ of runs with one layer and head on one sequence of `seq_len` positions.
+fn lambda(runs: &[(&str, &str)], seq_len: usize) -> DataFrame {
+    let levels = fenwick::num_levels(seq_len);
+    let (mut names, mut kinds, mut positions, mut regions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut at, mut present, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, (name, kind)) in runs.iter().enumerate() {
+        for position in 0..seq_len {
+            let held: Vec<usize> = fenwick::buckets(position).iter().map(|bucket| bucket.level).collect();
+            for level in 0..levels {
+                names.push(*name);
+                kinds.push(*kind);
+                positions.push(position as u32);
+                regions.push(if position < seq_len / 2 { "key" } else { "query" });
+                at.push(level as u32);
+                present.push(held.contains(&level));
+                values.push((index + 1) as f32 / (level + 1) as f32);
+            }
+        }
+    }
+    let rows = names.len();
+    df!("run" => names, "kind" => kinds, "layer" => vec![0_u32; rows], "head" => vec![0_u32; rows],
+        "sequence" => vec![0_u32; rows], "position" => positions, "region" => regions, "level" => at,
+        "present" => present, "lambda" => values)
+    .unwrap()
+}
+
+#[test]
+fn heatmaps_stand_by_configuration_and_seed() {
+    let runs = [
+        ("sweep/mlp-softplus-pairs16-seed0", "mlp-softplus"),
+        ("sweep/mlp-softplus-pairs8-seed0", "mlp-softplus"),
+        ("sweep/fixed-pairs8-seed1", "fixed"),
+        ("sweep/fixed-pairs8-seed0", "fixed"),
+    ];
+    let shown = HeatmapGrid::default();
+    let figure = heatmap_grid(&lambda(&runs, 16), &shown).unwrap();
+    shows(
+        &figure,
+        &["layer 0, head 0", "seed 0", "seed 1", "level holds nothing", "query", "pairs8", "position"],
+    );
+    let at = |text: &str| figure.svg().find(&format!("\n{text}\n")).unwrap_or_else(|| panic!("no {text}"));
+    assert!(at("Fixed λ (baseline)") < at("pairs8") && at("pairs8") < at("pairs16"), "the paper's order");
+    assert_eq!(figure.svg().matches("\nFixed λ (baseline)\n").count(), 1);
+    // A scale a row: the runs' largest λ, of those that a row shows.
+    for largest in ["\n4\n", "\n2\n", "\n1\n"] {
+        shows(&figure, &[largest]);
+    }
+    let all = heatmap_grid(&lambda(&runs, 16), &HeatmapGrid { cells: Cells::All, ..shown }).unwrap();
+    assert!(!all.svg().contains("level holds nothing"));
+    let long = heatmap_grid(&lambda(&runs[2..], 512), &shown).unwrap();
+    shows(&long, &["mean over 2 neighbouring positions where the level is present", "\n384\n"]);
+    let message =
+        heatmap_grid(&lambda(&runs, 8), &HeatmapGrid { layer: 2, ..shown }).unwrap_err().to_string();
+    assert!(message.contains("layer 2 (last: 0)"), "{message}");
 }
