@@ -207,3 +207,22 @@ fn heatmaps_stand_by_configuration_and_seed() {
         heatmap_grid(&lambda(&runs, 8), &HeatmapGrid { layer: 2, ..shown }).unwrap_err().to_string();
     assert!(message.contains("layer 2 (last: 0)"), "{message}");
 }
+
+#[test]
+fn effects_are_in_percentage_points() {
+    let frame = df!("label" => ["GELU", "GELU", "hidden width 64"],
+        "kind" => ["mlp-softmax", "mlp-softplus", "mlp-softplus"], "mean" => [-0.1, 0.2, 0.0],
+        "low" => [Some(-0.2), None, Some(0.0)], "high" => [Some(0.0), None, Some(0.0)], "n" => [3_u32, 3, 5])
+    .unwrap();
+    let figure = effects(&frame, "What changes").unwrap();
+    let texts = ["What changes", "GELU", "hidden width 64", "n = 3", "n = 5", "\n+10\n", "\n−10\n"];
+    shows(&figure, &texts);
+    shows(&figure, &["difference in accuracy (percentage points)", "MLP-λ (softmax)"]);
+    assert_eq!(figure.svg().matches("\nGELU\n").count(), 1);
+    // Nothing but a point, and that at 0.
+    assert!(effects(&frame.tail(Some(1)), "None").is_ok());
+    assert!(effects(&frame.head(Some(0)), "None").unwrap_err().to_string().contains("no rows"));
+    let reversed = frame.lazy().with_columns([lit(0.3).alias("low"), lit(0.1).alias("high")]);
+    let message = effects(&reversed.collect().unwrap(), "Reversed").unwrap_err().to_string();
+    assert!(message.contains("`GELU`") && message.contains("0.3 to 0.1"), "{message}");
+}
