@@ -51,14 +51,32 @@ pub fn free_memory(device: &Device) -> u64 {
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
         line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).map(|kib| kib << 10)
     } else {
-        let name = name(device);
-        let index = name.rsplit(':').next().unwrap_or("0");
-        let query = ["--query-gpu=memory.free", "--format=csv,noheader,nounits", "-i", index];
-        let output = std::process::Command::new("nvidia-smi").args(query).output().ok();
-        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        let text = nvidia_smi(device, "memory.free");
         text.and_then(|text| text.parse::<u64>().ok()).map(|mib| mib << 20)
     };
     free.unwrap_or(UNKNOWN)
+}
+
+/// Name of the processor or GPU behind a device.
+pub fn hardware(device: &Device) -> String {
+    let name = if is_cpu(device) {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("model name"));
+        line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned())
+    } else {
+        nvidia_smi(device, "name")
+    };
+    name.unwrap_or_else(|| format!("unknown {} processor", std::env::consts::ARCH))
+}
+
+/// What NVIDIA's tool says of a device.
+fn nvidia_smi(device: &Device, field: &str) -> Option<String> {
+    let name = name(device);
+    let index = name.rsplit(':').next().unwrap_or("0");
+    let query = [&format!("--query-gpu={field}"), "--format=csv,noheader,nounits", "-i", index];
+    let output = std::process::Command::new("nvidia-smi").args(query).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
 }
 
 /// Runs many tensor operations in a row. For the CPU they run on a thread of the worker pool, so

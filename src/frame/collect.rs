@@ -6,7 +6,7 @@ use crate::lambda::{Hidden, LambdaKind};
 use crate::model::Mixer;
 use crate::train::{LengthEvaluation, MetricsRow, RunConfig, RunFolder, RunResult};
 use crate::{Error, Result};
-use polars::prelude::{Column, DataFrame};
+use polars::prelude::{Column, DataFrame, Expr, IntoLazy, col, lit};
 use toml::Value;
 
 /// One run, as it is collected.
@@ -159,6 +159,18 @@ pub fn collect(records: &[RunRecord]) -> Result<DataFrame> {
         columns.push(column(&format!("lambda_{name}"), values));
     }
     Ok(DataFrame::new(rows.len(), columns)?)
+}
+
+/// The last evaluation at the trained length of every run that has ended: a row a run.
+///
+/// # Errors
+///
+/// If the frame isn't a collected one.
+pub fn ended_runs(collected: &DataFrame) -> Result<DataFrame> {
+    let ended = ["target", "completed", "diverged"].map(|name| col("status").eq(lit(name)));
+    let ended = ended.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(false));
+    let own = col("eval_seq_len").eq(col("seq_len"));
+    Ok(collected.clone().lazy().filter(col("last").and(own).and(ended)).collect()?)
 }
 
 fn each<T>(rows: &[Row], pick: impl Fn(&Row) -> T) -> Vec<T> {

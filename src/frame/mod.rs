@@ -11,7 +11,7 @@ mod settings;
 mod statistics;
 
 pub use anatomy::{content_dependence, lambda_by_region, lambda_reading};
-pub use collect::{RunRecord, collect};
+pub use collect::{RunRecord, collect, ended_runs};
 pub use lambda::{capture_lambda, first_run, recorded_lambda, run_lambda, stack_lambda};
 pub use parquet::{read_parquet, write_parquet};
 pub use published::published;

@@ -1,6 +1,6 @@
 //! Training a sweep into its folder.
 
-use super::{Plan, RunState, Sweep, SweepFolder, SweepRun};
+use super::{Plan, RunState, Sitting, Sweep, SweepFolder, SweepRun};
 use crate::device;
 use crate::frame::{run_lambda, write_parquet};
 use crate::model::Mixer;
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::SystemTime;
 
 /// How to train a sweep.
 #[derive(Clone, Debug)]
@@ -65,6 +66,7 @@ pub fn run(sweep: &Sweep, out: &Path, options: &SweepOptions) -> Result<SweepOut
     lock.try_lock().map_err(|_| Error::run(out, "another process is training this sweep"))?;
     let folder = SweepFolder::create(out, sweep)?;
     folder.write_failures(&BTreeMap::new())?;
+    let started = SystemTime::now();
     let states = folder.states()?;
     let plan = options.plan(folder.runs(), &states);
     let overall = Overall::new(folder.runs().len(), plan.ended, plan.positions);
@@ -82,6 +84,10 @@ pub fn run(sweep: &Sweep, out: &Path, options: &SweepOptions) -> Result<SweepOut
     }
     let failures = work.failures;
     let states = folder.states()?;
+    let ended = states.iter().filter(|state| matches!(state, RunState::Ended(_))).count() - plan.ended;
+    if !plan.cohorts.is_empty() {
+        folder.add_sitting(&Sitting::since(started, ended, &options.train.device))?;
+    }
     write_parquet(&mut folder.collect()?, folder.file("collected.parquet"))?;
     Ok(SweepOutcome { states, failures, folder })
 }

@@ -13,6 +13,7 @@ mod expand;
 mod folder;
 mod plan;
 mod preset;
+mod sitting;
 mod verdict;
 
 pub use claim::{Claim, Range, Statistic};
@@ -22,4 +23,6 @@ pub use expand::SweepRun;
 pub use folder::{RunState, SweepFolder};
 pub use plan::{Plan, PlannedCohort, memory};
 pub use preset::{claims_elsewhere, preset, preset_names};
+pub use sitting::Sitting;
+pub(crate) use sitting::rfc3339;
 pub use verdict::{Verdict, claims_table};

@@ -1,0 +1,76 @@
+//! Who made a sweep's results: a line for each time that it was trained.
+
+use super::SweepFolder;
+use crate::{Error, Result, device};
+use burn::tensor::Device;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::time::SystemTime;
+
+/// One line of `sittings.jsonl`: a process that trained runs of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sitting {
+    /// When it began (UTC, RFC 3339).
+    pub started: String,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// Runs that ended in it.
+    pub ended: usize,
+    /// Device, as configurations name it.
+    pub device: String,
+    /// What that is.
+    pub hardware: String,
+    /// Threads of the machine.
+    pub threads: usize,
+    /// Version of this crate.
+    pub version: String,
+    /// Commit it was built from; `-dirty` if files differed from it.
+    pub commit: String,
+}
+
+impl Sitting {
+    /// The sitting that began at a time and ends now.
+    pub(super) fn since(started: SystemTime, ended: usize, on: &Device) -> Self {
+        Self {
+            started: rfc3339(started),
+            seconds: started.elapsed().unwrap_or_default().as_secs_f64(),
+            ended,
+            device: device::name(on),
+            hardware: device::hardware(on),
+            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("LOGLINEAR_COMMIT").to_owned(),
+        }
+    }
+}
+
+impl SweepFolder {
+    /// Every time that the sweep was trained.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read.
+    pub fn sittings(&self) -> Result<Vec<Sitting>> {
+        let path = self.file("sittings.jsonl");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+        let parse = |line: &str| serde_json::from_str(line).map_err(|error| Error::format(&path, error));
+        text.lines().map(parse).collect()
+    }
+
+    pub(super) fn add_sitting(&self, sitting: &Sitting) -> Result<()> {
+        let path = self.file("sittings.jsonl");
+        let mut line = serde_json::to_vec(sitting).map_err(|error| Error::format(&path, error))?;
+        line.push(b'\n');
+        let file = std::fs::File::options().create(true).append(true).open(&path);
+        file.and_then(|mut file| file.write_all(&line)).map_err(Error::io(&path))
+    }
+}
+
+/// A time as `2026-05-31T12:00:00Z`.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true)
+}
