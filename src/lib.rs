@@ -21,6 +21,7 @@ pub mod lambda;
 pub mod metric;
 pub mod model;
 pub mod notebook;
+pub mod paper;
 pub mod random;
 pub mod sweep;
 pub mod task;

@@ -117,7 +117,7 @@ impl Experiment {
         if headless() {
             command.arg("--quiet");
         }
-        let outcome = follow(command);
+        let outcome = follow(command, "loglinear train");
         let _ = std::fs::remove_file(&path);
         let folders = || jobs.iter().map(|job| RunFolder::open(&job.folder)).collect::<Result<Vec<_>>>();
         if let Err(error) = outcome {
@@ -212,8 +212,8 @@ fn diverged_error(run: &RunFolder) -> Error {
 }
 
 /// Passes the program's lines on until it ends.
-fn follow(mut command: Command) -> Result<()> {
-    let failed = |message: String| Error::Command { command: "loglinear train".to_owned(), message };
+pub(super) fn follow(mut command: Command, name: &str) -> Result<()> {
+    let failed = |message: String| Error::Command { command: name.to_owned(), message };
     // The program watches its standard input: if this kernel is killed, it ends and the program stops.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
@@ -238,7 +238,7 @@ fn follow(mut command: Command) -> Result<()> {
 }
 
 /// Our release program: the one that the lab names.
-fn program() -> Result<PathBuf> {
+pub(super) fn program() -> Result<PathBuf> {
     let named = std::env::var_os("LOGLINEAR_PROGRAM").map(PathBuf::from);
     named.filter(|path| path.is_file()).ok_or_else(|| {
         let expected = "the path of the program `loglinear` (the kernel of `loglinear lab` sets it)";

@@ -11,11 +11,13 @@
 mod display;
 mod experiment;
 mod own_map;
+mod swept;
 mod table;
 mod trained;
 
 pub use display::{Rich, Show};
 pub use experiment::Experiment;
+pub use swept::Swept;
 pub use table::Table;
 pub use trained::Trained;
 
@@ -25,14 +27,17 @@ use polars::prelude::DataFrame;
 
 /// What a notebook's first cell imports: `use loglinear::notebook::prelude::*;`.
 pub mod prelude {
-    pub use super::{Experiment, Show, Table, Trained};
+    pub use super::{Experiment, Show, Swept, Table, Trained};
     pub use crate::cohort::{Init, Spec};
     pub use crate::lambda::{LambdaConfig, LambdaInput, LambdaKind, LambdaMap, Scope};
     pub use crate::model::{Mixer, RecallConfig, RecallModel};
+    pub use crate::sweep::{Claim, Sweep, preset};
     pub use crate::task::{MqarConfig, TaskConfig};
     pub use crate::train::{RunConfig, RunFolder};
-    pub use crate::visualization::{Cells, Figure, Quantity};
-    pub use crate::{attention, cohort, device, fenwick, frame, lambda, model, task, train, visualization};
+    pub use crate::visualization::{Bars, Cells, Figure, HeatmapGrid, Quantity};
+    pub use crate::{
+        attention, cohort, device, fenwick, frame, lambda, model, sweep, task, train, visualization,
+    };
     pub use burn::tensor::{DType, Device, Int, Tensor, TensorData};
     pub use polars::prelude::{
         ChunkAgg, Column, DataFrame, DataType, Expr, IntoLazy, LazyFrame, NamedFrom, Series,

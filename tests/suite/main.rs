@@ -12,6 +12,7 @@ mod lambda_maps;
 mod model_golden;
 mod optimizer_golden;
 mod pictures;
+mod sweep_commands;
 mod sweeps;
 mod tasks;
 mod training;

@@ -33,6 +33,9 @@ pub struct ProgressArguments {
     /// Print a JSON object a line: every evaluation and result.
     #[arg(long)]
     json: bool,
+    /// Stop after the current step when standard input ends: a notebook's kernel holds it open.
+    #[arg(long, hide = true)]
+    while_stdin_open: bool,
 }
 
 impl ProgressArguments {
@@ -46,8 +49,20 @@ impl ProgressArguments {
 
     /// Options of a training that Ctrl-C stops after the current step.
     pub fn options(&self, device: Device) -> Result<Options, Failure> {
-        Ok(Options { device, progress: self.mode(), interrupt: Interrupt::on_signal()? })
+        let interrupt = Interrupt::on_signal()?;
+        if self.while_stdin_open {
+            stop_with_stdin(interrupt.clone());
+        }
+        Ok(Options { device, progress: self.mode(), interrupt })
     }
+}
+
+/// Asks for a stop when standard input ends, which it does when its other end dies.
+fn stop_with_stdin(interrupt: Interrupt) {
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        interrupt.request();
+    });
 }
 
 /// Run folders, or folders that hold some.

@@ -4,6 +4,7 @@ mod arguments;
 mod figure;
 mod inspect;
 mod lab;
+mod paper;
 mod quickstart;
 mod report;
 mod statistics;
@@ -46,6 +47,8 @@ enum Command {
     Statistics(statistics::Statistics),
     /// Show the paper's claims with our figures and verdicts.
     Claims(statistics::Claims),
+    /// Draw every figure of the paper from recorded results.
+    Paper(paper::PaperCommand),
     /// Evaluate trained runs, also at other sequence lengths and on fresh data.
     Eval(inspect::Eval),
     /// Write λ of a trained run, per layer, head, token and level, as parquet.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Collect(command) => command.run(),
         Command::Statistics(command) => command.run(),
         Command::Claims(command) => command.run(),
+        Command::Paper(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Lambda(command) => command.run(),
         Command::Figure(command) => command.run(),

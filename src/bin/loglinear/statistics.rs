@@ -6,8 +6,9 @@ use loglinear::frame::{
     self, Described, RunRecord, axis_effects, best_less_last, kind_differences, read_parquet, summaries,
     write_parquet,
 };
+use loglinear::paper::{self, Results};
 use loglinear::polars::prelude::DataFrame;
-use loglinear::sweep::{Claim, SweepFolder, claims_elsewhere, claims_table};
+use loglinear::sweep::SweepFolder;
 use loglinear::train::RunFolder;
 use loglinear::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -103,34 +104,11 @@ pub struct Claims {
 
 impl Claims {
     pub fn run(self) -> Outcome {
-        let mut table = every_claim(&self.folder)?;
+        let mut table = paper::claims(&Results::find(&self.folder)?)?;
         report::claims(&table)?;
         if let Some(out) = &self.out {
             write_parquet(&mut table, out)?;
         }
         Ok(())
     }
-}
-
-/// The claims of every sweep at or below a folder, and those that no sweep tests.
-pub fn every_claim(folder: &Path) -> Result<DataFrame> {
-    let mut all: Option<DataFrame> = None;
-    let mut add = |table: DataFrame| -> Result<()> {
-        all = Some(match all.take() {
-            Some(above) => above.vstack(&table)?,
-            None => table,
-        });
-        Ok(())
-    };
-    for sweep in SweepFolder::find(folder)? {
-        let claims: &[Claim] = &sweep.sweep().claims;
-        if !claims.is_empty() {
-            let file = sweep.file("collected.parquet");
-            let collected = if file.is_file() { read_parquet(file)? } else { sweep.collect()? };
-            add(claims_table(&collected, claims)?)?;
-        }
-    }
-    let nothing = frame::collect(&[])?;
-    add(claims_table(&nothing, &claims_elsewhere()?)?)?;
-    all.ok_or_else(|| Error::run(folder, "no sweep here or below: expected a sweep.toml"))
 }

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use loglinear::lambda::{Activation, Hidden, InitProtocol, LambdaConfig, LambdaKind};
 use loglinear::model::Mixer;
 use loglinear::task::{CopyingConfig, Filler, InductionConfig, Layout, MqarConfig, ReadAt, TaskConfig};
-use loglinear::train::{Interrupt, Job, OptimizerKind, ProgressMode, RunConfig, Schedule, train};
+use loglinear::train::{Job, OptimizerKind, ProgressMode, RunConfig, Schedule, train};
 use loglinear::{Error, Result};
 use std::path::PathBuf;
 
@@ -38,9 +38,6 @@ pub struct Train {
     device: DeviceArgument,
     #[command(flatten)]
     progress: ProgressArguments,
-    /// Stop after the current step when standard input ends: a notebook's kernel holds it open.
-    #[arg(long, hide = true)]
-    while_stdin_open: bool,
 
     /// Seeds, one run each.
     #[arg(long, num_args = 1.., value_name = "SEED", help_heading = "Runs")]
@@ -168,9 +165,6 @@ impl Train {
     pub fn run(self) -> Outcome {
         let jobs = self.jobs().map_err(Failure::Usage)?;
         let options = self.progress.options(self.device.parse()?)?;
-        if self.while_stdin_open {
-            stop_with_stdin(options.interrupt.clone());
-        }
         let results = train(&jobs, &options)?;
         if self.progress.mode() != ProgressMode::Json {
             report::results(&results)?;
@@ -227,14 +221,6 @@ impl Train {
         set(&mut train.target, target);
         Ok(config)
     }
-}
-
-/// Asks for a stop when standard input ends, which it does when its other end dies.
-fn stop_with_stdin(interrupt: Interrupt) {
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        interrupt.request();
-    });
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {

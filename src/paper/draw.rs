@@ -1,0 +1,294 @@
+//! The list of figures, in the order of the page.
+
+use super::source::{Recorded, Results, Source};
+use crate::frame::{
+    axis_effects, best_less_last, ended_runs, evaluations, first_run, published, recorded_lambda,
+};
+use crate::train::RunFolder;
+use crate::visualization::{
+    Bars, Cells, Figure, HeatmapGrid, Quantity, accuracy_against_pairs, accuracy_bars, effects,
+    fenwick_partition, heatmap_grid, lambda_by_level, lambda_heatmap, lambda_histogram, learning_curves,
+    learning_curves_grid,
+};
+use crate::{Error, Result};
+use polars::prelude::{DataFrame, Expr, IntoLazy, LazyFrame, col, lit};
+
+/// A figure with the files it was drawn from, or the command that makes what is missing.
+pub(super) struct Drawing {
+    pub(super) name: String,
+    pub(super) caption: String,
+    pub(super) figure: std::result::Result<(Figure, Vec<Source>), String>,
+}
+
+/// Draws everything there are results for.
+pub(super) fn all(results: &Results) -> Result<Vec<Drawing>> {
+    let mut list = Vec::new();
+    for (preset, name) in [("paper/mqar", "mqar"), ("paper/mqar-128", "mqar-128")] {
+        list.extend(against_pairs(results, preset, name)?);
+    }
+    let bars = [
+        (
+            "paper/length-generalisation",
+            "length-generalisation",
+            "eval_seq_len",
+            "accuracy",
+            "MQAR at the trained length and at twice that: accuracy of the trained model",
+        ),
+        (
+            "paper/selective-copying",
+            "selective-copying",
+            "seq_len",
+            "best_accuracy",
+            "Selective copying: best validation accuracy",
+        ),
+        ("paper/induction", "induction", "seq_len", "best_accuracy", "Induction: best validation accuracy"),
+    ];
+    for (preset, name, group, value, title) in bars {
+        list.push(as_bars(results, preset, name, group, value, title)?);
+    }
+    for preset in ["paper/mqar", "paper/mqar-128", "paper/selective-copying"] {
+        list.push(curves(results, preset)?);
+    }
+    list.extend(lambda(results, "paper/mqar")?);
+    list.push(ablations(results)?);
+    list.extend(quickstart(results)?);
+    list.push(Drawing {
+        name: "perplexity".to_owned(),
+        caption: "Perplexity of a language model by λ kind".to_owned(),
+        figure: Err("nothing yet: this version has no language model".to_owned()),
+    });
+    list.push(Drawing {
+        name: "fenwick-partition".to_owned(),
+        caption: "The Fenwick partition: buckets of every prefix up to position 21, by level".to_owned(),
+        figure: Ok((fenwick_partition(21)?, Vec::new())),
+    });
+    Ok(list)
+}
+
+/// What the page says of results that are smaller than the paper's.
+fn size(recorded: &Recorded) -> &'static str {
+    if recorded.is_small() { " Small preset: other sizes than the published ones." } else { "" }
+}
+
+fn missing(name: &str, caption: &str, preset: &str) -> Drawing {
+    let figure = Err(format!("`loglinear sweep {preset}` (on a CPU: {preset}-small)"));
+    Drawing { name: name.to_owned(), caption: caption.to_owned(), figure }
+}
+
+/// Numbers that a column of a frame takes, in order.
+fn distinct(frame: &DataFrame, name: &str) -> Result<Vec<u32>> {
+    let mut values: Vec<u32> = frame.column(name)?.u32()?.iter().flatten().collect();
+    values.sort_unstable();
+    values.dedup();
+    Ok(values)
+}
+
+fn with(frame: &DataFrame, condition: Expr) -> Result<DataFrame> {
+    Ok(frame.clone().lazy().filter(condition).collect()?)
+}
+
+/// Published figures of a benchmark.
+fn published_of(benchmark: &str) -> Result<DataFrame> {
+    with(&published()?, col("benchmark").eq(lit(benchmark)))
+}
+
+/// Accuracy against pairs, a figure for each length.
+fn against_pairs(results: &Results, preset: &str, name: &str) -> Result<Vec<Drawing>> {
+    let caption = "MQAR: best validation accuracy against the number of pairs, mean ± population std over seeds; \
+                   published values beside ours";
+    let Some(recorded) = results.preset(preset)? else {
+        return Ok(vec![missing(&format!("{name}-accuracy"), caption, preset)]);
+    };
+    let runs = ended_runs(&recorded.collected)?;
+    let published = published_of(name)?;
+    let one = |length: u32| {
+        let figure = accuracy_against_pairs(&with(&runs, col("seq_len").eq(lit(length)))?, Some(&published))?;
+        let sources = vec![recorded.source.clone()];
+        let caption = format!("{caption}; T = {length}.{}", size(recorded));
+        Ok(Drawing { name: format!("{name}-accuracy-T{length}"), caption, figure: Ok((figure, sources)) })
+    };
+    distinct(&runs, "seq_len")?.into_iter().map(one).collect()
+}
+
+fn as_bars(
+    results: &Results,
+    preset: &str,
+    name: &str,
+    group: &str,
+    value: &str,
+    title: &str,
+) -> Result<Drawing> {
+    let caption = format!("{title}, mean ± population std, a dot a seed; published values beside ours.");
+    let Some(recorded) = results.preset(preset)? else { return Ok(missing(name, &caption, preset)) };
+    let published = published_of(name)?;
+    let ended = if group == "seq_len" {
+        ended_runs(&recorded.collected)?
+    } else {
+        with(&recorded.collected, col("last").and(col("steps").is_not_null()))?
+    };
+    let x_label = if group == "seq_len" { "sequence length T" } else { "evaluated at T" };
+    let published = (published.height() > 0).then_some(&published);
+    let figure = accuracy_bars(&ended, &Bars { group, value, title, x_label, published })?;
+    let figure = Ok((figure, vec![recorded.source.clone()]));
+    Ok(Drawing { name: name.to_owned(), caption: format!("{caption}{}", size(recorded)), figure })
+}
+
+fn curves(results: &Results, preset: &str) -> Result<Drawing> {
+    let name = format!("{}-curves", preset.trim_start_matches("paper/"));
+    let caption = "Validation accuracy while training, mean ± population std over seeds, one panel a setting; a run \
+                   that has stopped counts with its last value.";
+    let Some(recorded) = results.preset(preset)? else { return Ok(missing(&name, caption, preset)) };
+    let own = col("eval_seq_len").eq(col("seq_len")).and(col("accuracy").is_not_null());
+    let rows = with(&recorded.collected, own)?;
+    let panels: &[&str] = match rows.column("pairs")?.null_count() {
+        0 => &["seq_len", "pairs"],
+        _ => &["seq_len"],
+    };
+    let figure = learning_curves_grid(&rows, Quantity::Accuracy, panels)?;
+    let caption = format!("{caption}{}", size(recorded));
+    Ok(Drawing { name, caption, figure: Ok((figure, vec![recorded.source.clone()])) })
+}
+
+/// Heatmaps, means by level and a histogram of λ that was recorded with a sweep's runs.
+fn lambda(results: &Results, preset: &str) -> Result<Vec<Drawing>> {
+    let names = ["lambda-heatmap", "lambda-grid", "lambda-by-level", "lambda-histogram"];
+    let captions = [
+        "λ of one MLP-λ (softplus) run on one validation sequence, level by position, one panel a layer; grey where \
+         a level holds nothing",
+        "λ of layer 0 on one validation sequence: a row a λ kind, a column a seed",
+        "Mean λ of each level by λ kind, ± std over runs, layers and positions where the level is present",
+        "Histogram of λ by kind, where the level is present",
+    ];
+    let nothing = || Ok((0..4).map(|i| missing(names[i], captions[i], preset)).collect());
+    let Some(recorded) = results.preset(preset)? else { return nothing() };
+    let (folders, setting) = with_lambda(recorded)?;
+    if folders.is_empty() {
+        return nothing();
+    }
+    let frame = recorded_lambda(&folders)?;
+    let sources = |folders: &[RunFolder]| {
+        folders.iter().map(|run| Source::of(&run.file("lambda.parquet"))).collect::<Result<Vec<_>>>()
+    };
+    let proposed = folders.iter().find(|run| run.path().to_string_lossy().contains("mlp-softplus"));
+    let chosen = proposed.unwrap_or(&folders[0]).clone();
+    let single = recorded_lambda(std::slice::from_ref(&chosen))?;
+    let heatmap = lambda_heatmap(&single, &first_run(&single)?, 0, Cells::Present)?;
+    let grid = heatmap_grid(&frame, &HeatmapGrid { layer: 0, head: 0, sequence: 0, cells: Cells::Present })?;
+    let figures = [
+        (heatmap, sources(std::slice::from_ref(&chosen))?),
+        (grid, sources(&folders)?),
+        (lambda_by_level(&frame)?, sources(&folders)?),
+        (lambda_histogram(&frame)?, sources(&folders)?),
+    ];
+    let drawing = |(i, figure): (usize, (Figure, Vec<Source>))| Drawing {
+        name: names[i].to_owned(),
+        caption: format!("{}; MQAR, {setting}.{}", captions[i], size(recorded)),
+        figure: Ok(figure),
+    };
+    Ok(figures.into_iter().enumerate().map(drawing).collect())
+}
+
+/// Runs of one setting with recorded λ: k = 8 if there is, else the most pairs, at the shortest length.
+fn with_lambda(recorded: &Recorded) -> Result<(Vec<RunFolder>, String)> {
+    let runs = recorded
+        .folder
+        .runs()
+        .iter()
+        .filter(|run| recorded.folder.run_path(run).join("lambda.parquet").is_file());
+    let setting = |run: &&crate::sweep::SweepRun| match &run.config.task {
+        crate::task::TaskConfig::Mqar(task) => Some((task.pairs, task.seq_len)),
+        _ => None,
+    };
+    let runs: Vec<_> = runs.filter_map(|run| setting(&run).map(|setting| (setting, run))).collect();
+    let place = |(pairs, seq_len): (usize, usize)| (pairs != 8, std::cmp::Reverse(pairs), seq_len);
+    let Some(&(chosen, _)) = runs.iter().min_by_key(|(setting, _)| place(*setting)) else {
+        return Ok((Vec::new(), String::new()));
+    };
+    let open = |(_, run): &(_, &crate::sweep::SweepRun)| RunFolder::open(recorded.folder.run_path(run));
+    let folders = runs.iter().filter(|(setting, _)| *setting == chosen).map(open).collect::<Result<_>>()?;
+    Ok((folders, format!("k = {}, T = {}", chosen.0, chosen.1)))
+}
+
+/// What each difference between text and release does.
+fn ablations(results: &Results) -> Result<Drawing> {
+    let (name, caption) = (
+        "ablations",
+        "What each difference between text and release does to the best validation \
+         accuracy (to the reported one in the last rows): mean difference over seeds with a 95 % bootstrap interval.",
+    );
+    let points = [
+        ("ablation/activation", "activation", "activation: GELU (release) instead of none (text)"),
+        ("ablation/width", "hidden", "hidden width: 64 (release) instead of 2L (text)"),
+        ("ablation/init", "init", "start: redrawn weights (release) instead of W2 = 0 (text)"),
+    ];
+    let mut rows: Vec<LazyFrame> = Vec::new();
+    let (mut sources, mut small) = (Vec::new(), "");
+    let shown = |frame: DataFrame, label: &str| {
+        let columns = ["kind", "mean", "low", "high", "n"].map(col);
+        frame.lazy().select([vec![lit(label).alias("label")], columns.to_vec()].concat())
+    };
+    for (preset, axis, label) in points {
+        let Some(recorded) = results.preset(preset)? else { continue };
+        let found = axis_effects(&recorded.collected, "best_accuracy")?.frame;
+        rows.push(shown(with(&found, col("axis").eq(lit(axis)))?, label));
+        sources.push(recorded.source.clone());
+        small = size(recorded);
+    }
+    if let Some(recorded) = results.preset("ablation/best-vs-last")? {
+        let found = axis_effects(&recorded.collected, "accuracy")?.frame;
+        let stop = with(&found, col("axis").eq(lit("target")))?;
+        rows.push(shown(stop, "last accuracy: stop at 99 % (release) instead of all steps (text)"));
+        let whole = with(&recorded.collected, col("target").eq(lit(0.0)))?;
+        let best = best_less_last(&whole)?.frame;
+        rows.push(shown(best, "all steps: best accuracy (release) instead of last (text)"));
+        sources.push(recorded.source.clone());
+        small = size(recorded);
+    }
+    let Some(first) = rows.first().cloned() else { return Ok(missing(name, caption, "ablation/activation")) };
+    let mut frame = first.collect()?;
+    for other in rows.into_iter().skip(1) {
+        frame = frame.vstack(&other.collect()?)?;
+    }
+    let figure = effects(&frame, "What the differences between text and release do")?;
+    Ok(Drawing { name: name.to_owned(), caption: format!("{caption}{small}"), figure: Ok((figure, sources)) })
+}
+
+/// The figures of the main job.
+fn quickstart(results: &Results) -> Result<Vec<Drawing>> {
+    let names = ["quickstart-lambda", "quickstart-accuracy", "quickstart-lambda-by-level"];
+    let captions = [
+        "λ of MLP-λ (softplus), seed 0, on the first validation sequence of the quickstart",
+        "Validation accuracy of three λ kinds × 2 seeds in the quickstart",
+        "Mean λ of each level by kind in the quickstart",
+    ];
+    let Some(folder) = results.quickstart() else {
+        let lacking = |i: usize| Drawing {
+            name: names[i].to_owned(),
+            caption: captions[i].to_owned(),
+            figure: Err("`loglinear quickstart`".to_owned()),
+        };
+        return Ok((0..3).map(lacking).collect());
+    };
+    let folders = RunFolder::find(&folder)?;
+    let of = |file: &str, folders: &[RunFolder]| {
+        folders.iter().map(|run| Source::of(&run.file(file))).collect::<Result<Vec<_>>>()
+    };
+    let frame = recorded_lambda(&folders)?;
+    let chosen: Vec<RunFolder> =
+        folders.iter().filter(|run| run.path().ends_with("mlp-softplus-seed0")).cloned().collect();
+    if chosen.is_empty() {
+        return Err(Error::run(&folder, "expected the quickstart's run mlp-softplus-seed0, found none"));
+    }
+    let single = recorded_lambda(&chosen)?;
+    let figures = [
+        (lambda_heatmap(&single, &first_run(&single)?, 0, Cells::Present)?, of("lambda.parquet", &chosen)?),
+        (learning_curves(&evaluations(&folders)?, Quantity::Accuracy)?, of("metrics.jsonl", &folders)?),
+        (lambda_by_level(&frame)?, of("lambda.parquet", &folders)?),
+    ];
+    let drawing = |(i, figure): (usize, (Figure, Vec<Source>))| Drawing {
+        name: names[i].to_owned(),
+        caption: format!("{}.", captions[i]),
+        figure: Ok(figure),
+    };
+    Ok(figures.into_iter().enumerate().map(drawing).collect())
+}

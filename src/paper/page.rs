@@ -1,0 +1,118 @@
+//! `README.md` beside the figures: what each shows, from what, made how.
+
+use super::source::{Results, relative};
+use super::{Entry, Outcome};
+use crate::file::write_atomically;
+use crate::sweep::rfc3339;
+use crate::{Error, Result};
+use polars::prelude::{AnyValue, DataFrame};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Writes the page.
+pub(super) fn write(
+    entries: &[Entry],
+    claims: &DataFrame,
+    results: &Results,
+    out: &Path,
+    command: &str,
+) -> Result<()> {
+    let page = page(entries, claims, results, command)?;
+    std::fs::create_dir_all(out).map_err(Error::io(out))?;
+    write_atomically(&out.join("README.md"), page.as_bytes())
+}
+
+fn page(entries: &[Entry], claims: &DataFrame, results: &Results, command: &str) -> Result<String> {
+    let date = rfc3339(SystemTime::now());
+    let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("LOGLINEAR_COMMIT"));
+    let mut page = format!(
+        "# Figures\n\nMade by `{command}` on {date}, version {version}, commit {commit}. `loglinear` stands for \
+         `cargo run --release --`. Each is an SVG and a PNG; hashes are SHA-256 of the files read.\n\n\
+         The same results give the same pictures. Results themselves are repeated by the sweep that is named: \
+         bit for bit on the same kind of processor, within rounding on another, which training amplifies.\n\n",
+    );
+    let mut write = |text: std::fmt::Arguments<'_>| {
+        page.write_fmt(text).map_err(|error| Error::Figure(error.to_string()))
+    };
+    for Entry { name, caption, outcome } in entries {
+        if let Outcome::Drawn(_, sources) = outcome {
+            write(format_args!("## {name}\n\n![{name}]({name}.png)\n\n{caption}\n\n"))?;
+            for source in sources {
+                write(format_args!("- `{}` `{}`\n", source.path.display(), source.sha256))?;
+            }
+            if sources.is_empty() {
+                write(format_args!("- drawn from nothing but a rule\n"))?;
+            }
+            write(format_args!("\n"))?;
+        }
+    }
+    let missing = || entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Missing(_)));
+    if missing().count() > 0 {
+        write(format_args!("## Not drawn\n\n| figure | made from |\n|---|---|\n"))?;
+        for Entry { name, outcome, .. } in missing() {
+            if let Outcome::Missing(command) = outcome {
+                write(format_args!("| {name} | {command} |\n"))?;
+            }
+        }
+        write(format_args!("\n"))?;
+    }
+    write(format_args!(
+        "## Claims\n\nEach claim with the rule that was written into its sweep before the runs. Ours is the quantity \
+         of the rule with its 95 % bootstrap interval over n runs (pairs of runs of one seed, for a difference). \
+         With few seeds such an interval is too narrow.\n\n\
+         | claim | published | ours | n | verdict | rule |\n|---|---|---|---|---|---|\n"
+    ))?;
+    for row in 0..claims.height() {
+        let cell = |name: &str| Ok::<_, Error>(text(&claims.column(name)?.get(row)?));
+        let ours = match cell("ours")?.as_str() {
+            "–" => "–".to_owned(),
+            ours => format!("{ours} [{}, {}]", cell("low")?, cell("high")?),
+        };
+        write(format_args!(
+            "| {} | {} | {ours} | {} | **{}** | {} |\n",
+            cell("claim")?,
+            cell("published")?,
+            cell("n")?,
+            cell("verdict")?,
+            cell("rule")?,
+        ))?;
+    }
+    write(format_args!(
+        "\n## Where the results are from\n\n| sweep | runs ended | trained on | sittings | seconds | commit |\n\
+         |---|---|---|---|---|---|\n"
+    ))?;
+    for recorded in results.sweeps() {
+        let sittings = recorded.folder.sittings()?;
+        let list = |pick: fn(&crate::sweep::Sitting) -> String| {
+            let mut values: Vec<String> = sittings.iter().map(pick).collect();
+            values.dedup();
+            values.join(", ")
+        };
+        let ended = crate::frame::ended_runs(&recorded.collected)?.height();
+        write(format_args!(
+            "| `{}` in `{}` | {ended} of {} | {} | {} | {:.0} | {} |\n",
+            recorded.folder.sweep().name,
+            relative(recorded.folder.path()).display(),
+            recorded.folder.runs().len(),
+            list(|s| format!("{} ({})", s.device, s.hardware)),
+            list(|s| s.started.clone()),
+            sittings.iter().map(|sitting| sitting.seconds).sum::<f64>(),
+            list(|s| s.commit.clone()),
+        ))?;
+    }
+    Ok(page)
+}
+
+fn text(value: &AnyValue<'_>) -> String {
+    match value {
+        AnyValue::Null => "–".to_owned(),
+        AnyValue::String(text) => (*text).to_owned(),
+        AnyValue::StringOwned(text) => text.to_string(),
+        // Rounding leaves −1e−16 of a difference of equal numbers.
+        AnyValue::Float64(value) => {
+            format!("{:.3}", if value.abs() < 5e-4 { 0.0 } else { *value }).replace('-', "−")
+        }
+        other => other.to_string(),
+    }
+}
