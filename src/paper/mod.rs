@@ -34,13 +34,31 @@ pub enum Outcome {
     Missing(String),
 }
 
+/// What [`figures`] made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The figures, in the order of the page.
+    pub entries: Vec<Entry>,
+    /// The paper's claims.
+    pub claims: Claims,
+}
+
+/// The claims tables of recorded sweeps, see [`sweep::claims_table`].
+#[derive(Clone, Debug)]
+pub struct Claims {
+    /// Every claim of the paper: what no recorded sweep of the paper's size tests is not tested.
+    pub paper: DataFrame,
+    /// The same rules on small presets, which say nothing of the published sizes.
+    pub small: DataFrame,
+}
+
 /// Draws every figure of the paper from the results at or below `from` into `out`, with a page
-/// `README.md`; `command` is what the page says made it. Returns the figures and the claims table.
+/// `README.md`; `command` is what the page says made it.
 ///
 /// # Errors
 ///
 /// If a result can't be read, or a file can't be written. Missing results are no error.
-pub fn figures(from: &Path, out: &Path, command: &str) -> Result<(Vec<Entry>, DataFrame)> {
+pub fn figures(from: &Path, out: &Path, command: &str) -> Result<Made> {
     let results = Results::find(from)?;
     let mut entries = Vec::new();
     for drawing in draw::all(&results)? {
@@ -52,26 +70,33 @@ pub fn figures(from: &Path, out: &Path, command: &str) -> Result<(Vec<Entry>, Da
     }
     let claims = claims(&results)?;
     page::write(&entries, &claims, &results, out, command)?;
-    Ok((entries, claims))
+    Ok(Made { entries, claims })
 }
 
-/// The claims of all recorded sweeps, and those that no sweep tests.
+/// The claims of the presets and of all recorded sweeps, and those that no sweep tests.
 ///
 /// # Errors
 ///
 /// If a claim doesn't fit its results.
-pub fn claims(results: &Results) -> Result<DataFrame> {
-    let elsewhere = sweep::claims_table(&frame::collect(&[])?, &sweep::claims_elsewhere()?)?;
-    let tables = results
-        .sweeps()
-        .map(|recorded| sweep::claims_table(&recorded.collected, &recorded.folder.sweep().claims));
-    tables
-        .collect::<Result<Vec<_>>>()?
-        .into_iter()
-        .chain([elsewhere])
-        .try_fold(None::<DataFrame>, |all, table| match all {
-            None => Ok(Some(table)),
-            Some(all) => Ok(Some(all.vstack(&table)?)),
-        })
-        .map(Option::unwrap_or_default)
+pub fn claims(results: &Results) -> Result<Claims> {
+    let nothing = frame::collect(&[])?;
+    let (mut paper, mut small) = (Vec::new(), Vec::new());
+    for name in sweep::preset_names().filter(|name| !name.ends_with(SMALL)) {
+        if results.sweeps().all(|recorded| recorded.folder.sweep().name != name) {
+            paper.push(sweep::claims_table(&nothing, &sweep::preset(name)?.claims)?);
+        }
+    }
+    for recorded in results.sweeps() {
+        let table = sweep::claims_table(&recorded.collected, &recorded.folder.sweep().claims)?;
+        if recorded.is_small() { small.push(table) } else { paper.push(table) }
+    }
+    paper.push(sweep::claims_table(&nothing, &sweep::claims_elsewhere()?)?);
+    let stack = |tables: Vec<DataFrame>| {
+        let none = sweep::claims_table(&nothing, &[])?;
+        tables.iter().try_fold(none, |all, table| Ok::<_, crate::Error>(all.vstack(table)?))
+    };
+    Ok(Claims { paper: stack(paper)?, small: stack(small)? })
 }
+
+/// End of the names of small presets.
+const SMALL: &str = "-small";

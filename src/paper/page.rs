@@ -1,7 +1,7 @@
 //! `README.md` beside the figures: what each shows, from what, made how.
 
 use super::source::{Results, relative};
-use super::{Entry, Outcome};
+use super::{Claims, Entry, Outcome};
 use crate::file::write_atomically;
 use crate::sweep::rfc3339;
 use crate::{Error, Result};
@@ -13,7 +13,7 @@ use std::time::SystemTime;
 /// Writes the page.
 pub(super) fn write(
     entries: &[Entry],
-    claims: &DataFrame,
+    claims: &Claims,
     results: &Results,
     out: &Path,
     command: &str,
@@ -23,7 +23,7 @@ pub(super) fn write(
     write_atomically(&out.join("README.md"), page.as_bytes())
 }
 
-fn page(entries: &[Entry], claims: &DataFrame, results: &Results, command: &str) -> Result<String> {
+fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) -> Result<String> {
     let date = rfc3339(SystemTime::now());
     let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("LOGLINEAR_COMMIT"));
     let mut page = format!(
@@ -57,25 +57,18 @@ fn page(entries: &[Entry], claims: &DataFrame, results: &Results, command: &str)
         }
         write(format_args!("\n"))?;
     }
+    let header = "| claim | published | ours | n | verdict | rule |\n|---|---|---|---|---|---|\n";
     write(format_args!(
-        "## Claims\n\nEach claim with the rule that was written into its sweep before the runs. Ours is the quantity \
-         of the rule with its 95 % bootstrap interval over n runs (pairs of runs of one seed, for a difference). \
-         With few seeds such an interval is too narrow.\n\n\
-         | claim | published | ours | n | verdict | rule |\n|---|---|---|---|---|---|\n"
+        "## Claims\n\nEach claim of the paper with the rule that was written into its sweep before the runs. Ours is \
+         the quantity of the rule with its 95 % bootstrap interval over n runs (pairs of runs of one seed, for a \
+         difference). With few seeds such an interval is too narrow.\n\n{header}{}",
+        rows(&claims.paper)?
     ))?;
-    for row in 0..claims.height() {
-        let cell = |name: &str| Ok::<_, Error>(text(&claims.column(name)?.get(row)?));
-        let ours = match cell("ours")?.as_str() {
-            "–" => "–".to_owned(),
-            ours => format!("{ours} [{}, {}]", cell("low")?, cell("high")?),
-        };
+    if claims.small.height() > 0 {
         write(format_args!(
-            "| {} | {} | {ours} | {} | **{}** | {} |\n",
-            cell("claim")?,
-            cell("published")?,
-            cell("n")?,
-            cell("verdict")?,
-            cell("rule")?,
+            "\n## The same rules on small presets\n\nThey show how verdicts come about. At these sizes they say nothing \
+             of the published claims.\n\n{header}{}",
+            rows(&claims.small)?
         ))?;
     }
     write(format_args!(
@@ -102,6 +95,24 @@ fn page(entries: &[Entry], claims: &DataFrame, results: &Results, command: &str)
         ))?;
     }
     Ok(page)
+}
+
+/// Rows of a claims table.
+fn rows(claims: &DataFrame) -> Result<String> {
+    let mut text = String::new();
+    for row in 0..claims.height() {
+        let cell = |name: &str| Ok::<_, Error>(self::text(&claims.column(name)?.get(row)?));
+        let ours = match cell("ours")?.as_str() {
+            "–" => "–".to_owned(),
+            ours => format!("{ours} [{}, {}]", cell("low")?, cell("high")?),
+        };
+        let columns = ["claim", "published", "n", "verdict", "rule"].map(cell);
+        let [claim, published, n, verdict, rule] = columns;
+        let line =
+            format!("| {} | {} | {ours} | {} | **{}** | {} |\n", claim?, published?, n?, verdict?, rule?);
+        text.push_str(&line);
+    }
+    Ok(text)
 }
 
 fn text(value: &AnyValue<'_>) -> String {

@@ -1,5 +1,6 @@
 //! Recorded results: where they lie, and proof of what was read.
 
+use super::SMALL;
 use crate::frame::{ended_runs, read_parquet};
 use crate::sweep::SweepFolder;
 use crate::{Error, Result};
@@ -93,7 +94,7 @@ impl Results {
 
     /// A preset's results: the full ones if a run of them has ended, else the small ones.
     pub(super) fn preset(&self, name: &str) -> Result<Option<&Recorded>> {
-        for name in [name.to_owned(), format!("{name}-small")] {
+        for name in [name.to_owned(), format!("{name}{SMALL}")] {
             if let Some(recorded) = self.sweeps.get(&name)
                 && ended_runs(&recorded.collected)?.height() > 0
             {
@@ -113,6 +114,6 @@ impl Results {
 impl Recorded {
     /// Whether these are the results of a small preset.
     pub(super) fn is_small(&self) -> bool {
-        self.folder.sweep().name.ends_with("-small")
+        self.folder.sweep().name.ends_with(SMALL)
     }
 }

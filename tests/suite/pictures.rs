@@ -152,25 +152,25 @@ fn lambda_of_a_baseline_is_refused() {
 }
 
 #[test]
-fn the_figures_of_the_repository_are_those_of_its_recorded_runs() {
+fn the_figures_of_the_repository_are_those_of_its_recorded_results() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = RunFolder::find(root.join("data/quickstart")).unwrap();
-    assert_eq!(folders.len(), 6);
-    let all =
-        stack_lambda(folders.iter().map(|run| read_parquet(run.file("lambda.parquet")).unwrap())).unwrap();
-    let curves = learning_curves(&evaluations(&folders).unwrap(), Quantity::Accuracy).unwrap();
-    let figures = [
-        (
-            "quickstart-lambda",
-            lambda_heatmap(&all, "quickstart/mlp-softplus-seed0", 0, Cells::Present).unwrap(),
-        ),
-        ("quickstart-accuracy", curves),
-        ("quickstart-lambda-by-level", lambda_by_level(&all).unwrap()),
-        ("fenwick-partition", fenwick_partition(21).unwrap()),
-    ];
-    for (name, figure) in figures {
-        let file = root.join(format!("figures/{name}.svg"));
-        assert!(std::fs::read_to_string(&file).unwrap() == figure.svg(), "{} is out of date", file.display());
+    let folder = tempfile::tempdir().unwrap();
+    let made = loglinear::paper::figures(&root.join("data/results"), folder.path(), "test").unwrap();
+    let names: Vec<&String> = made.entries.iter().map(|entry| &entry.name).collect();
+    assert!(made.claims.paper.height() > 20, "every claim is listed");
+    let mut drawn = 0;
+    for entry in &made.entries {
+        let file = |folder: &Path| std::fs::read_to_string(folder.join(&entry.name).with_extension("svg"));
+        if matches!(entry.outcome, loglinear::paper::Outcome::Drawn(..)) {
+            drawn += 1;
+            let recorded = file(&root.join("figures")).unwrap_or_default();
+            assert!(recorded == file(folder.path()).unwrap(), "figures/{}.svg is out of date", entry.name);
+        }
+    }
+    assert!(drawn >= 15, "only perplexity lacks results: {names:?}");
+    let page = std::fs::read_to_string(root.join("figures/README.md")).unwrap();
+    for entry in &made.entries {
+        assert!(page.contains(&entry.name), "{} is on the page", entry.name);
     }
 }
 

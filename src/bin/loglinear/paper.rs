@@ -43,8 +43,8 @@ impl PaperCommand {
             return Err(Failure::Usage(Error::value("--from", expected, "none")));
         };
         let command = format!("loglinear paper figures --from {} --out {}", from.display(), out.display());
-        let (entries, claims) = paper::figures(&from, &out, &command)?;
-        for Entry { name, outcome, .. } in &entries {
+        let made = paper::figures(&from, &out, &command)?;
+        for Entry { name, outcome, .. } in &made.entries {
             match outcome {
                 paper::Outcome::Drawn(files, _) => {
                     for file in files {
@@ -57,7 +57,7 @@ impl PaperCommand {
             }
         }
         report::say(out.join("README.md").display())?;
-        let verdicts = claims.column("verdict").map_err(Error::from)?;
+        let verdicts = made.claims.paper.column("verdict").map_err(Error::from)?;
         let count = |name: &str| {
             let names = verdicts.str().map_err(Error::from)?;
             Ok::<_, Error>(names.iter().filter(|verdict| *verdict == Some(name)).count())

@@ -55,12 +55,12 @@ pub fn described(described: &Described) -> Outcome {
 }
 
 /// The claims table: a block a claim.
-pub fn claims(claims: &DataFrame) -> Outcome {
+pub fn claims(heading: &str, claims: &DataFrame) -> Outcome {
     let cell = |name: &str, row: usize| match claims.column(name).and_then(|column| column.get(row)) {
         Ok(value) => short(&value),
         Err(_) => "–".to_owned(),
     };
-    say("Claims, by rules written before the runs:\n")?;
+    say(format_args!("{heading}:\n"))?;
     for row in 0..claims.height() {
         let verdict = cell("verdict", row).to_uppercase();
         say(textwrap(&format!("{verdict}: {} [{}]", cell("claim", row), cell("id", row)), 110))?;

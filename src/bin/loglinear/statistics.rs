@@ -97,18 +97,24 @@ pub struct Claims {
     /// Folder of a sweep, or of several.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Write the table as parquet too.
+    /// Write the table of the paper's claims as parquet too.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 impl Claims {
     pub fn run(self) -> Outcome {
-        let mut table = paper::claims(&Results::find(&self.folder)?)?;
-        report::claims(&table)?;
+        let mut claims = paper::claims(&Results::find(&self.folder)?)?;
+        report::claims("Claims of the paper, by rules written before the runs", &claims.paper)?;
+        if claims.small.height() > 0 {
+            report::claims(SMALL_CLAIMS, &claims.small)?;
+        }
         if let Some(out) = &self.out {
-            write_parquet(&mut table, out)?;
+            write_parquet(&mut claims.paper, out)?;
         }
         Ok(())
     }
 }
+
+/// Heading of the verdicts of small presets.
+pub const SMALL_CLAIMS: &str = "The same rules on small presets, which say nothing of the published sizes";

@@ -1,6 +1,7 @@
 //! `loglinear sweep` and `status`: many runs from one file.
 
 use crate::arguments::{DeviceArgument, ProgressArguments};
+use crate::statistics::SMALL_CLAIMS;
 use crate::{Failure, Outcome, report};
 use clap::Args;
 use loglinear::Error;
@@ -166,7 +167,9 @@ fn show(outcome: &SweepOutcome) -> Outcome {
     }
     let claims = &outcome.folder.sweep().claims;
     if !claims.is_empty() {
-        report::claims(&claims_table(&collected, claims)?)?;
+        let small = outcome.folder.sweep().name.ends_with("-small");
+        let heading = if small { SMALL_CLAIMS } else { "Claims, by rules written before the runs" };
+        report::claims(heading, &claims_table(&collected, claims)?)?;
     }
     report::say(format_args!("runs:      {}", outcome.folder.path().display()))?;
     report::say(format_args!("collected: {}", outcome.folder.file("collected.parquet").display()))
