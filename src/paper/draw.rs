@@ -49,7 +49,7 @@ pub(super) fn all(results: &Results) -> Result<Vec<Drawing>> {
     for preset in ["paper/mqar", "paper/mqar-128", "paper/selective-copying"] {
         list.push(curves(results, preset)?);
     }
-    list.extend(lambda(results, "paper/mqar")?);
+    list.extend(lambda(results, results.fullest(&["paper/mqar", "paper/mqar-128"])?)?);
     list.push(ablations(results)?);
     list.extend(quickstart(results)?);
     list.push(Drawing {

@@ -104,6 +104,16 @@ impl Results {
         Ok(None)
     }
 
+    /// The first of some presets that has full results; without any, the first.
+    pub(super) fn fullest<'a>(&self, names: &[&'a str]) -> Result<&'a str> {
+        for &name in names {
+            if self.preset(name)?.is_some_and(|recorded| !recorded.is_small()) {
+                return Ok(name);
+            }
+        }
+        Ok(names[0])
+    }
+
     /// Folder of the quickstart's runs: in `from` or beside it.
     pub(super) fn quickstart(&self) -> Option<PathBuf> {
         let beside = self.from.parent().map(|parent| parent.join("quickstart"));

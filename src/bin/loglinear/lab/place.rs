@@ -122,8 +122,14 @@ fn checkout() -> Result<PathBuf> {
 /// The cargo that runs us, or the one on the path, without what `cargo run` told us of our own package:
 /// build scripts would take it for a change and half of the dependencies would be compiled again.
 pub fn cargo() -> Command {
-    const OURS: [&str; 5] =
-        ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE"];
+    const OURS: [&str; 6] = [
+        "CARGO_MANIFEST_",
+        "CARGO_PKG_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_NAME",
+        "CARGO_PRIMARY_PACKAGE",
+        "OUT_DIR",
+    ];
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
         if OURS.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
