@@ -106,7 +106,11 @@ impl Show for Figure {
     fn rich(&self) -> Rich {
         let (width, height) = self.size();
         Rich::text(format!("figure of {width} × {height}; .save(path)? writes SVG and PNG"))
-            .with("image/svg+xml", self.svg())
+            // Wider than the page it would be cut off.
+            .with(
+                "image/svg+xml",
+                self.svg().replacen("<svg ", "<svg style=\"max-width:100%;height:auto\" ", 1),
+            )
             .with("image/png", base64(self.png()))
     }
 }

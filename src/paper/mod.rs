@@ -81,14 +81,14 @@ pub fn figures(from: &Path, out: &Path, command: &str) -> Result<Made> {
 pub fn claims(results: &Results) -> Result<Claims> {
     let nothing = frame::collect(&[])?;
     let (mut paper, mut small) = (Vec::new(), Vec::new());
+    for recorded in results.sweeps() {
+        let table = sweep::claims_table(&recorded.collected, &recorded.folder.sweep().claims)?;
+        if recorded.is_small() { small.push(table) } else { paper.push(table) }
+    }
     for name in sweep::preset_names().filter(|name| !name.ends_with(SMALL)) {
         if results.sweeps().all(|recorded| recorded.folder.sweep().name != name) {
             paper.push(sweep::claims_table(&nothing, &sweep::preset(name)?.claims)?);
         }
-    }
-    for recorded in results.sweeps() {
-        let table = sweep::claims_table(&recorded.collected, &recorded.folder.sweep().claims)?;
-        if recorded.is_small() { small.push(table) } else { paper.push(table) }
     }
     paper.push(sweep::claims_table(&nothing, &sweep::claims_elsewhere()?)?);
     let stack = |tables: Vec<DataFrame>| {
