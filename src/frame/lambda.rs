@@ -57,7 +57,7 @@ pub fn run_lambda(
 }
 
 /// λ that was recorded with runs (`lambda.parquet` of their folders) in one frame, wherever they were
-/// trained.
+/// trained: a run has the name of the place where it is now.
 ///
 /// # Errors
 ///
@@ -69,7 +69,9 @@ pub fn recorded_lambda(folders: &[RunFolder]) -> Result<DataFrame> {
             let message = "has no lambda.parquet: `loglinear lambda` writes it";
             return Err(Error::run(folder.path(), message));
         }
-        super::read_parquet(path)
+        let mut frame = super::read_parquet(path)?;
+        let name = Series::new("run".into(), vec![run_name(folder); frame.height()]);
+        Ok(frame.with_column(name.into())?.clone())
     };
     stack_lambda(folders.iter().map(read).collect::<Result<Vec<_>>>()?)
 }

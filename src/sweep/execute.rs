@@ -35,10 +35,12 @@ pub struct SweepOutcome {
     pub failures: BTreeMap<String, String>,
 }
 
-/// On the CPU two at a time gain a tenth, and more lose it again (`cargo bench --bench step -- cohorts`).
+/// On two cores two runs at a time gain 5 % at T 16, what a CPU is for, and lose as much at T 64 and 256; more
+/// lose more (`cargo bench --bench step -- cohorts`).
 const CPU_COHORT: usize = 2;
 
-/// Above this a step takes as much longer as there are more runs (the same benchmark on an H200).
+/// On an H200 a run-step of 16 runs costs a quarter of one alone, and half of that of 4; what a larger cohort
+/// would gain is less than what its slowest run would cost.
 const GPU_COHORT: usize = 16;
 
 impl SweepOptions {
