@@ -1,4 +1,4 @@
-//! Files that are always whole.
+//! Files that are always whole, and folders of ours among others.
 
 use crate::{Error, Result};
 use std::io::Write;
@@ -25,4 +25,39 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
         let _ = std::fs::remove_file(&temporary);
     }
     written.map_err(Error::io(path))
+}
+
+/// Visits a folder and those below it, in no order, going down where `visit` says so. Links are not followed:
+/// they may lead back.
+pub(crate) fn walk(path: &Path, mut visit: impl FnMut(&Path) -> Result<bool>) -> Result<()> {
+    let mut pending = vec![path.to_owned()];
+    while let Some(folder) = pending.pop() {
+        if !visit(&folder)? {
+            continue;
+        }
+        for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
+            let entry = entry.map_err(Error::io(&folder))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                pending.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a folder holds anything, but for a lock that is taken before anything else is written.
+pub(crate) fn is_occupied(path: &Path) -> Result<bool> {
+    let others = |mut entries: std::fs::ReadDir| {
+        entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lock"))
+    };
+    Ok(path.is_dir() && others(std::fs::read_dir(path).map_err(Error::io(path))?))
+}
+
+/// First line in which two texts of a record differ, for a message.
+pub(crate) fn difference(found: &str, wanted: &str) -> String {
+    let differing = found.lines().zip(wanted.lines()).find(|(a, b)| a != b);
+    differing.map_or_else(
+        || "one has more fields".to_owned(),
+        |(found, wanted)| format!("found `{found}`, asked for `{wanted}`"),
+    )
 }

@@ -230,6 +230,34 @@ mod tests {
     }
 
     #[test]
+    fn differences_of_deviations_equal_numpy_and_drawn_intervals_scipy() {
+        let fixture = fixture();
+        let numbers =
+            |case: &Value, name: &str| -> Vec<f64> { serde_json::from_value(case[name].clone()).unwrap() };
+        for case in fixture["std_differences"].as_array().unwrap() {
+            let (first, second) = (numbers(case, "first"), numbers(case, "second"));
+            let std = |values: &[f64], drawn: &[usize]| {
+                let drawn: Vec<f64> = drawn.iter().map(|&index| values[index]).collect();
+                Summary::of(&drawn).unwrap().std_population
+            };
+            let quantity = |drawn: &[usize]| std(&first, drawn) - std(&second, drawn);
+            let all: Vec<usize> = (0..first.len()).collect();
+            close(quantity(&all), case["value"].as_f64().unwrap());
+            let interval = bootstrap(first.len(), 0.95, 0, quantity).unwrap();
+            close(interval.low, case["low"].as_f64().unwrap());
+            close(interval.high, case["high"].as_f64().unwrap());
+        }
+        // SciPy's own resamples: equal within the noise of both.
+        let case = &fixture["drawn"];
+        let found = paired(&numbers(case, "first"), &numbers(case, "second"), 0.95, 0).unwrap().interval;
+        let ends = [(found.low, "low"), (found.high, "high")];
+        assert!(
+            ends.iter().all(|(end, name)| (end - case[*name].as_f64().unwrap()).abs() < 2e-3),
+            "{found:?}"
+        );
+    }
+
+    #[test]
     fn a_drawn_interval_is_seeded_and_near_the_normal_one() {
         let values: Vec<f64> = (0..100).map(f64::from).collect();
         let interval = bootstrap_interval(&values, 0.95, 7).unwrap();

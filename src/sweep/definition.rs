@@ -126,8 +126,14 @@ impl Sweep {
     pub fn parse(text: &str) -> Result<Self> {
         let sweep: Self =
             toml::from_str(text).map_err(|error| Error::sweep("file", error.to_string().trim_end()))?;
-        if sweep.name.is_empty() {
-            return Err(Error::sweep("", "expected a `name`, found none"));
+        // It becomes a path below runs/.
+        let part = |part: &str| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            !part.is_empty() && !part.starts_with('.') && part.chars().all(plain)
+        };
+        if !sweep.name.split('/').all(part) {
+            let expected = "expected as `name` letters, digits, -, _ and . in parts with / between, found";
+            return Err(Error::sweep(&sweep.name, format!("{expected} `{}`", sweep.name)));
         }
         sweep.runs()?;
         sweep.claims.iter().try_for_each(|claim| claim.validate(&sweep.name))?;

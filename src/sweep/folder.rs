@@ -1,7 +1,7 @@
 //! A sweep's folder: `sweep.toml`, one folder a run, `failures.json`, and what was collected.
 
 use super::{Sweep, SweepRun};
-use crate::file::write_atomically;
+use crate::file::{difference, is_occupied, walk, write_atomically};
 use crate::train::{Checkpoint, RunFolder, RunResult};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -57,21 +57,14 @@ impl SweepFolder {
     /// If a folder can't be listed, or a `sweep.toml` is wrong.
     pub fn find(path: impl AsRef<Path>) -> Result<Vec<Self>> {
         let mut found = Vec::new();
-        let mut pending = vec![path.as_ref().to_owned()];
-        while let Some(folder) = pending.pop() {
+        walk(path.as_ref(), |folder| {
             if folder.join("sweep.toml").is_file() {
-                found.push(Self::open(&folder)?);
-                continue;
+                found.push(Self::open(folder)?);
+                return Ok(false);
             }
-            for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
-                let entry = entry.map_err(Error::io(&folder))?;
-                // A run has no sweeps in it, and links may lead back here.
-                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if is_folder && !entry.path().join("config.toml").is_file() {
-                    pending.push(entry.path());
-                }
-            }
-        }
+            // A run has no sweeps in it.
+            Ok(!folder.join("config.toml").is_file())
+        })?;
         found.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
     }
@@ -155,18 +148,11 @@ impl SweepFolder {
             if found == wanted {
                 return Ok(());
             }
-            let difference = found.lines().zip(wanted.lines()).find(|(a, b)| a != b).map_or_else(
-                || "one has more lines".to_owned(),
-                |(found, wanted)| format!("found `{found}`, asked for `{wanted}`"),
-            );
+            let difference = difference(&found, &wanted);
             let message = format!("holds another sweep ({difference}); choose another folder");
             return Err(Error::run(path, message));
         }
-        let occupied = path.is_dir()
-            && std::fs::read_dir(path)
-                .map_err(Error::io(path))?
-                .any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lock"));
-        if occupied {
+        if is_occupied(path)? {
             return Err(Error::run(path, "the folder holds other files and no sweep; choose another place"));
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::train::RunConfig;
 pub struct PlannedCohort {
     /// Places among the sweep's runs.
     pub runs: Vec<usize>,
-    /// Step from which they go on.
+    /// Step from which they go on; if a kill left some behind, theirs.
     pub step: usize,
     /// Estimated bytes while training.
     pub memory: u64,
@@ -32,7 +32,7 @@ impl Plan {
     /// by estimate, but has at least one.
     pub fn new(runs: &[SweepRun], states: &[RunState], budget: u64, most: usize) -> Self {
         let mut plan = Self::default();
-        let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
+        let mut groups: Vec<Vec<(usize, usize)>> = Vec::new();
         for (index, (run, state)) in runs.iter().zip(states).enumerate() {
             let step = match state {
                 RunState::Ended(_) => {
@@ -44,22 +44,23 @@ impl Plan {
             };
             let left = run.config.train.steps.saturating_sub(step);
             plan.positions += (left * run.config.task.task().seq_len()) as f64;
-            let fits = |(at, members): &&mut (usize, Vec<usize>)| {
-                *at == step && runs[members[0]].config.same_cohort(&run.config)
-            };
+            let fits =
+                |members: &&mut Vec<(usize, usize)>| runs[members[0].0].config.same_cohort(&run.config);
             match groups.iter_mut().find(fits) {
-                Some((_, members)) => members.push(index),
-                None => groups.push((step, vec![index])),
+                Some(members) => members.push((index, step)),
+                None => groups.push(vec![(index, step)]),
             }
         }
-        for (step, members) in groups {
-            let one = memory(&runs[members[0]].config);
+        for mut members in groups {
+            let one = memory(&runs[members[0].0].config);
             let most = usize::try_from(budget / one.max(1)).unwrap_or(usize::MAX).clamp(1, most.max(1));
             // 13 runs at most 12 at a time are 7 and 6: a small rest would cost nearly as much as a full one.
             let size = members.len().div_ceil(members.len().div_ceil(most));
+            // Those that stand near each other go on together.
+            members.sort_by_key(|&(_, step)| std::cmp::Reverse(step));
             plan.cohorts.extend(members.chunks(size).map(|members| PlannedCohort {
-                runs: members.to_vec(),
-                step,
+                runs: members.iter().map(|&(run, _)| run).collect(),
+                step: members.iter().map(|&(_, step)| step).min().unwrap_or(0),
                 memory: one * members.len() as u64,
             }));
         }

@@ -6,10 +6,12 @@ use super::learn::{Options, Run};
 use super::progress::{Overall, ProgressReport};
 use super::{Adam, Checkpoint, MetricsRow, RunConfig, RunResult, Status, evaluate};
 use crate::cohort::Parameters;
+use crate::lambda::LambdaMap;
 use crate::model::{RecallModel, cross_entropy};
 use crate::task::{Batch, Dataset};
 use crate::{Result, device};
 use burn::tensor::{Bool, Device, Tensor, TensorData};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Steps between reads of losses from a device whose work is queued.
@@ -35,6 +37,7 @@ struct Member {
     /// Place among the jobs.
     index: usize,
     config: RunConfig,
+    map: Option<Arc<dyn LambdaMap>>,
     writer: RunWriter,
     progress: Progress,
     /// Milliseconds of training before this process.
@@ -63,6 +66,7 @@ impl Cohort {
             members.push(Member {
                 index: run.index,
                 config: run.config,
+                map: run.map,
                 writer: run.writer,
                 before: run.state.progress.milliseconds,
                 progress: run.state.progress.clone(),
@@ -89,12 +93,14 @@ impl Cohort {
         })
     }
 
-    /// Trains to the end of every run, or until the interrupt. Yields each run's index and result.
+    /// Trains to the end of every run, or until the interrupt. Yields each run's index and result, and the runs
+    /// that are at the step `until`, if that comes first.
     pub(super) fn train(
         mut self,
         options: &Options,
         overall: Option<&Overall>,
-    ) -> Result<Vec<(usize, RunResult)>> {
+        until: Option<usize>,
+    ) -> Result<(Vec<(usize, RunResult)>, Vec<Run>)> {
         let config = self.members[0].config.clone();
         let label = format!("{} {} ×{}", config.task.name(), self.model.kind(), self.size);
         let mut report = ProgressReport::new(options.progress, label, self.adam.steps, config.train.steps)
@@ -107,7 +113,8 @@ impl Cohort {
             // Its last row of metrics was lost.
             self.evaluate(&config, &mut results, &mut report)?;
         }
-        while !self.members.is_empty() && self.adam.steps < config.train.steps {
+        let last = until.unwrap_or(config.train.steps).min(config.train.steps);
+        while !self.members.is_empty() && self.adam.steps < last {
             if options.interrupt.is_requested() {
                 self.read(&mut results, &mut report)?;
                 self.checkpoint_all()?;
@@ -127,8 +134,35 @@ impl Cohort {
                 self.evaluate(&config, &mut results, &mut report)?;
             }
         }
+        self.read(&mut results, &mut report)?;
         report.finish();
-        Ok(results)
+        Ok((results, self.into_runs()))
+    }
+
+    /// The runs that haven't ended, each as it stands.
+    fn into_runs(self) -> Vec<Run> {
+        let elapsed = self.milliseconds();
+        let data = self.train.into_iter().zip(self.validation);
+        let run = |(place, (member, (train, validation))): (usize, (Member, (Dataset, Dataset)))| {
+            let progress = Progress { milliseconds: member.before + elapsed, ..member.progress };
+            let last = member.last.filter(|row| row.step == progress.step);
+            Run {
+                index: member.index,
+                config: member.config,
+                map: member.map,
+                model: self.model.clone(),
+                writer: member.writer,
+                state: Checkpoint {
+                    parameters: self.parameters.select(&[place]),
+                    adam: self.adam.select(&[place]),
+                    progress,
+                },
+                last,
+                train,
+                validation,
+            }
+        };
+        self.members.into_iter().zip(data).enumerate().map(run).collect()
     }
 
     fn step(&mut self, config: &RunConfig) -> Result<()> {

@@ -10,7 +10,7 @@
 //! ```
 
 use super::{Checkpoint, LengthEvaluation, MetricsRow, RunConfig, RunResult};
-use crate::file::write_atomically;
+use crate::file::{difference, is_occupied, walk, write_atomically};
 use crate::lambda::LambdaMap;
 use crate::model::RecallModel;
 use crate::{Error, Result};
@@ -47,20 +47,13 @@ impl RunFolder {
     /// If a folder can't be listed, or there is no run folder.
     pub fn find(path: impl AsRef<Path>) -> Result<Vec<Self>> {
         let mut found = Vec::new();
-        let mut pending = vec![path.as_ref().to_owned()];
-        while let Some(folder) = pending.pop() {
-            if let Ok(run) = Self::open(&folder) {
+        walk(path.as_ref(), |folder| match Self::open(folder) {
+            Ok(run) => {
                 found.push(run);
-                continue;
+                Ok(false)
             }
-            for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
-                let entry = entry.map_err(Error::io(&folder))?;
-                // Links are not followed: they may lead back here.
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    pending.push(entry.path());
-                }
-            }
-        }
+            Err(_) => Ok(true),
+        })?;
         if found.is_empty() {
             return Err(Error::run(path, "no run folder here or below: expected a config.toml"));
         }
@@ -191,12 +184,7 @@ pub(super) struct RunWriter {
 impl RunWriter {
     /// Creates the folder, or opens it if it holds the same run.
     pub(super) fn open(path: &Path, config: &RunConfig) -> Result<Self> {
-        let occupied = path.is_dir()
-            && !path.join("config.toml").exists()
-            && std::fs::read_dir(path)
-                .map_err(Error::io(path))?
-                .any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lock"));
-        if occupied {
+        if !path.join("config.toml").exists() && is_occupied(path)? {
             return Err(Error::run(path, "the folder holds other files and no run; choose another place"));
         }
         std::fs::create_dir_all(path).map_err(Error::io(path))?;
@@ -209,7 +197,7 @@ impl RunWriter {
             if found != *config {
                 let message = format!(
                     "holds a run with another configuration ({}); choose another folder",
-                    difference(&found, config)
+                    difference(&found.to_toml(), &config.to_toml())
                 );
                 return Err(Error::run(path, message));
             }
@@ -255,14 +243,4 @@ fn line(row: &MetricsRow) -> Vec<u8> {
     let mut line = serde_json::to_vec(row).expect("a row of numbers has a JSON form");
     line.push(b'\n');
     line
-}
-
-/// First line in which two configurations differ, for a message.
-fn difference(found: &RunConfig, wanted: &RunConfig) -> String {
-    let (found, wanted) = (found.to_toml(), wanted.to_toml());
-    let differing = found.lines().zip(wanted.lines()).find(|(a, b)| a != b);
-    differing.map_or_else(
-        || "it has other fields".to_owned(),
-        |(found, wanted)| format!("found `{found}`, asked for `{wanted}`"),
-    )
 }

@@ -148,12 +148,18 @@ fn train_ready(
         }
     }
     while let Some(first) = waiting.first() {
-        let (config, map, step) = (first.config.clone(), first.map.clone(), first.state.progress.step);
-        let (cohort, others) = waiting.into_iter().partition(|run: &Run| {
-            run.config.same_cohort(&config) && same_map(&run.map, &map) && run.state.progress.step == step
-        });
-        waiting = others;
-        results.extend(Cohort::new(cohort, &options.device)?.train(options, overall)?);
+        let (config, map) = (first.config.clone(), first.map.clone());
+        let (group, others): (Vec<Run>, Vec<Run>) =
+            waiting.into_iter().partition(|run| run.config.same_cohort(&config) && same_map(&run.map, &map));
+        // Runs that a kill left behind catch up first, so that all go on as one cohort.
+        let steps = || group.iter().map(|run| run.state.progress.step);
+        let least = steps().min().unwrap_or(0);
+        let next = steps().filter(|&step| step > least).min();
+        let (cohort, ahead): (Vec<Run>, Vec<Run>) =
+            group.into_iter().partition(|run| run.state.progress.step == least);
+        let (ended, level) = Cohort::new(cohort, &options.device)?.train(options, overall, next)?;
+        results.extend(ended);
+        waiting = ahead.into_iter().chain(level).chain(others).collect();
     }
     results.sort_by_key(|&(index, _)| index);
     Ok(results)
@@ -173,7 +179,7 @@ pub(super) struct Run {
     /// Place among the jobs.
     pub(super) index: usize,
     pub(super) config: RunConfig,
-    map: Option<Arc<dyn LambdaMap>>,
+    pub(super) map: Option<Arc<dyn LambdaMap>>,
     pub(super) model: RecallModel,
     pub(super) writer: RunWriter,
     pub(super) state: Checkpoint,

@@ -97,6 +97,12 @@ fn a_wrong_sweep_says_what_and_where() {
         assert!(message.contains(named) && message.contains('s'), "{text}\n→ {message}");
     }
     assert!(Sweep::parse("description = \"no name\"").unwrap_err().to_string().contains("name"));
+    for name in ["../elsewhere", "/tmp/x", "a//b", "a b"] {
+        assert!(
+            Sweep::parse(&format!("name = \"{name}\"")).unwrap_err().to_string().contains(name),
+            "{name}"
+        );
+    }
     assert!(preset("paper/mqr").unwrap_err().to_string().contains("paper/mqar"));
 }
 
@@ -234,7 +240,12 @@ fn cohorts_fit_memory_and_start_where_runs_stand() {
     assert_eq!(sizes(u64::MAX, 3, &states), [2, 2, 2, 2], "evenly");
     assert_eq!(sizes(one / 2, 16, &states), [1; 8], "at least one");
     states[0] = RunState::Started { step: 20, accuracy: None };
-    assert_eq!(sizes(u64::MAX, 16, &states), [1, 3, 4]);
+    assert_eq!(sizes(u64::MAX, 16, &states), [4, 4], "those behind catch up");
+    states[3] = RunState::Started { step: 30, accuracy: None };
+    let plan = Plan::new(&runs, &states, u64::MAX, 2);
+    assert_eq!((plan.cohorts[0].runs.as_slice(), plan.cohorts[0].step), (&[3, 0][..], 20));
+    let steps = |run: usize| runs[run].config.train.steps;
+    assert_eq!(plan.positions, 16.0 * (0..8).map(steps).sum::<usize>() as f64 - 16.0 * 50.0);
     assert!(memory(&runs[7].config) > one, "an MLP takes more");
 }
 

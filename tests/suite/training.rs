@@ -79,6 +79,41 @@ fn a_cohort_of_three_equals_three_cohorts_of_one() {
 }
 
 #[test]
+fn runs_that_a_kill_left_behind_catch_up_and_go_on_with_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |group: &str, seed: u64| folder.path().join(group).join(seed.to_string());
+    let jobs = |group: &str, steps: usize| -> Vec<Job> {
+        let config = |seed| {
+            let mut config = tiny();
+            (config.seed, config.train.steps) = (seed, steps);
+            config
+        };
+        (0..3).map(|seed| job(config(seed), &at(group, seed))).collect()
+    };
+    train(&jobs("whole", 60), &options()).unwrap();
+    train(&jobs("parts", 60), &options()).unwrap();
+    // As if killed while the second evaluation was written: two runs at step 40, the third still at 20.
+    train(&jobs("short", 20), &options()).unwrap();
+    for (seed, rows) in [(0, 2), (1, 2), (2, 2)] {
+        let parts = at("parts", seed);
+        std::fs::remove_file(parts.join("result.json")).unwrap();
+        let text = std::fs::read_to_string(parts.join("metrics.jsonl")).unwrap();
+        let kept: String = text.split_inclusive('\n').take(rows).collect();
+        std::fs::write(parts.join("metrics.jsonl"), kept).unwrap();
+    }
+    train(&jobs("middle", 40), &options()).unwrap();
+    for (seed, from) in [(0, "middle"), (1, "middle"), (2, "short")] {
+        let name = "checkpoint.safetensors";
+        std::fs::copy(at(from, seed).join(name), at("parts", seed).join(name)).unwrap();
+    }
+    let results = train(&jobs("parts", 60), &options()).unwrap();
+    assert!(results.iter().all(|result| result.cohort == 3), "one cohort in the end");
+    for seed in 0..3 {
+        assert_eq!(outcome(&at("parts", seed)), outcome(&at("whole", seed)), "seed {seed}");
+    }
+}
+
+#[test]
 fn an_interrupted_and_resumed_run_equals_an_uninterrupted_one() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = tiny();

@@ -27,6 +27,7 @@ const EXAMPLES: &str = "Examples:
   loglinear train --lambda fixed mlp-softplus --pairs 8 --seq-len 128 --max-seq-len 256 \\
       --seed 0 1 2 --out runs/mqar
   loglinear eval runs/mqar --seq-len 256
+  loglinear sweep paper/mqar-small && loglinear claims runs
   loglinear figure curves runs/mqar --out figures/mqar-curves
 
 Exit codes: 0 done, 1 failed, interrupted or diverged, 2 wrong usage.";
