@@ -68,7 +68,6 @@ pub fn run(sweep: &Sweep, out: &Path, options: &SweepOptions) -> Result<SweepOut
     lock.try_lock().map_err(|_| Error::run(out, "another process is training this sweep"))?;
     let folder = SweepFolder::create(out, sweep)?;
     folder.write_failures(&BTreeMap::new())?;
-    let started = SystemTime::now();
     let states = folder.states()?;
     let plan = options.plan(folder.runs(), &states);
     let overall = Overall::new(folder.runs().len(), plan.ended, plan.positions);
@@ -78,17 +77,25 @@ pub fn run(sweep: &Sweep, out: &Path, options: &SweepOptions) -> Result<SweepOut
             work.complete(run)?;
         }
     }
+    let started = SystemTime::now();
+    let earlier = folder.sittings()?;
+    let record = |states: &[RunState]| {
+        let ended = states.iter().filter(|state| matches!(state, RunState::Ended(_))).count();
+        let now = Sitting::since(started, ended.saturating_sub(plan.ended), &options.train.device);
+        folder.write_sittings(&[&earlier[..], &[now]].concat())
+    };
     for cohort in &plan.cohorts {
         if options.train.interrupt.is_requested() {
             break;
         }
+        // A sitting that is killed has left its name, and what it did up to the last cohort.
+        record(&folder.states()?)?;
         work.train(&cohort.runs)?;
     }
     let failures = work.failures;
     let states = folder.states()?;
-    let ended = states.iter().filter(|state| matches!(state, RunState::Ended(_))).count() - plan.ended;
     if !plan.cohorts.is_empty() {
-        folder.add_sitting(&Sitting::since(started, ended, &options.train.device))?;
+        record(&states)?;
     }
     write_parquet(&mut folder.collect()?, folder.file("collected.parquet"))?;
     Ok(SweepOutcome { states, failures, folder })

@@ -1,11 +1,11 @@
 //! Who made a sweep's results: a line for each time that it was trained.
 
 use super::SweepFolder;
+use crate::file::write_atomically;
 use crate::{Error, Result, device};
 use burn::tensor::Device;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
-use std::io::Write;
 use std::time::SystemTime;
 
 /// One line of `sittings.jsonl`: a process that trained runs of a sweep.
@@ -61,12 +61,11 @@ impl SweepFolder {
         text.lines().map(parse).collect()
     }
 
-    pub(super) fn add_sitting(&self, sitting: &Sitting) -> Result<()> {
+    pub(super) fn write_sittings(&self, sittings: &[Sitting]) -> Result<()> {
         let path = self.file("sittings.jsonl");
-        let mut line = serde_json::to_vec(sitting).map_err(|error| Error::format(&path, error))?;
-        line.push(b'\n');
-        let file = std::fs::File::options().create(true).append(true).open(&path);
-        file.and_then(|mut file| file.write_all(&line)).map_err(Error::io(&path))
+        let line = |sitting: &Sitting| serde_json::to_string(sitting).map(|line| line + "\n");
+        let text = sittings.iter().map(line).collect::<std::result::Result<String, _>>();
+        write_atomically(&path, text.map_err(|error| Error::format(&path, error))?.as_bytes())
     }
 }
 

@@ -86,6 +86,9 @@ fn a_sweep_killed_again_and_again_ends_as_an_undisturbed_one() {
         kills += usize::from(!ended);
         assert!(kills < 100, "no progress between kills");
     }
+    let sittings = SweepFolder::open(&out).unwrap().sittings().unwrap();
+    assert!(sittings.len() >= 2, "a killed sitting has left its name: {sittings:?}");
+    assert_eq!(sittings.last().unwrap().device, "cpu");
     assert!(kills >= 3, "killed {kills} times: the sweep is too short");
     assert_same(&out, &folder.path().join("whole/sweep"));
 }
