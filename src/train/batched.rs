@@ -19,31 +19,31 @@ const READ_EVERY: usize = 10;
 
 /// Runs that train together. Position in `members` is the run axis of every tensor.
 pub(super) struct Cohort {
-    members: Vec<Member>,
-    train: Vec<Dataset>,
-    validation: Vec<Dataset>,
-    model: RecallModel,
-    parameters: Parameters,
-    adam: Adam,
-    alive: Tensor<1, Bool>,
+    pub(super) members: Vec<Member>,
+    pub(super) train: Vec<Dataset>,
+    pub(super) validation: Vec<Dataset>,
+    pub(super) model: RecallModel,
+    pub(super) parameters: Parameters,
+    pub(super) adam: Adam,
+    pub(super) alive: Tensor<1, Bool>,
     unread: Vec<Unread>,
-    device: Device,
-    size: usize,
-    started: Instant,
+    pub(super) device: Device,
+    pub(super) size: usize,
+    pub(super) started: Instant,
 }
 
 /// What is kept of a run besides tensors and data.
-struct Member {
+pub(super) struct Member {
     /// Place among the jobs.
-    index: usize,
-    config: RunConfig,
-    map: Option<Arc<dyn LambdaMap>>,
-    writer: RunWriter,
-    progress: Progress,
+    pub(super) index: usize,
+    pub(super) config: RunConfig,
+    pub(super) map: Option<Arc<dyn LambdaMap>>,
+    pub(super) writer: RunWriter,
+    pub(super) progress: Progress,
     /// Milliseconds of training before this process.
-    before: u64,
-    last: Option<MetricsRow>,
-    gradient_norm: f64,
+    pub(super) before: u64,
+    pub(super) last: Option<MetricsRow>,
+    pub(super) gradient_norm: f64,
 }
 
 /// Numbers of a step that are still on the device.
@@ -102,9 +102,10 @@ impl Cohort {
         until: Option<usize>,
     ) -> Result<(Vec<(usize, RunResult)>, Vec<Run>)> {
         let config = self.members[0].config.clone();
-        let label = format!("{} {} ×{}", config.task.name(), self.model.kind(), self.size);
-        let mut report = ProgressReport::new(options.progress, label, self.adam.steps, config.train.steps)
-            .within(overall, self.size, config.task.task().seq_len());
+        let label = format!("{} {}", config.task.name(), self.model.kind());
+        let (first, total) = (self.adam.steps, config.train.steps);
+        let mut report = ProgressReport::new(options.progress, label, self.size, first, total)
+            .within(overall, config.task.task().seq_len());
         let mut results = Vec::new();
         let read_every = if device::is_cpu(&self.device) { 1 } else { READ_EVERY };
         // A run that was killed after its last checkpoint and before its result has only that to do.
@@ -137,32 +138,6 @@ impl Cohort {
         self.read(&mut results, &mut report)?;
         report.finish();
         Ok((results, self.into_runs()))
-    }
-
-    /// The runs that haven't ended, each as it stands.
-    fn into_runs(self) -> Vec<Run> {
-        let elapsed = self.milliseconds();
-        let data = self.train.into_iter().zip(self.validation);
-        let run = |(place, (member, (train, validation))): (usize, (Member, (Dataset, Dataset)))| {
-            let progress = Progress { milliseconds: member.before + elapsed, ..member.progress };
-            let last = member.last.filter(|row| row.step == progress.step);
-            Run {
-                index: member.index,
-                config: member.config,
-                map: member.map,
-                model: self.model.clone(),
-                writer: member.writer,
-                state: Checkpoint {
-                    parameters: self.parameters.select(&[place]),
-                    adam: self.adam.select(&[place]),
-                    progress,
-                },
-                last,
-                train,
-                validation,
-            }
-        };
-        self.members.into_iter().zip(data).enumerate().map(run).collect()
     }
 
     fn step(&mut self, config: &RunConfig) -> Result<()> {
@@ -258,32 +233,11 @@ impl Cohort {
         self.end_due(config, results, report)
     }
 
-    /// Ends runs that reached the target or the last step at the evaluation just made.
-    fn end_due(
-        &mut self,
-        config: &RunConfig,
-        results: &mut Vec<(usize, RunResult)>,
-        report: &mut ProgressReport,
-    ) -> Result<()> {
-        let target = config.train.target;
-        let due = |row: &MetricsRow| {
-            if target > 0.0 && row.accuracy >= target {
-                Some(Status::Target)
-            } else {
-                (row.step >= config.train.steps).then_some(Status::Completed)
-            }
-        };
-        let due: Vec<Option<Status>> =
-            self.members.iter().map(|member| member.last.as_ref().and_then(due)).collect();
-        let ended: Vec<usize> = (0..due.len()).filter(|&i| due[i].is_some()).collect();
-        self.end(&ended, |i| due[i].unwrap_or(Status::Completed), results, report)
-    }
-
     fn checkpoint_all(&mut self) -> Result<()> {
         (0..self.members.len()).try_for_each(|i| self.checkpoint(i))
     }
 
-    fn checkpoint(&mut self, i: usize) -> Result<()> {
+    pub(super) fn checkpoint(&mut self, i: usize) -> Result<()> {
         let elapsed = self.milliseconds();
         let member = &mut self.members[i];
         member.progress.milliseconds = member.before + elapsed;
@@ -291,70 +245,11 @@ impl Cohort {
         Checkpoint::write(&path, &self.parameters, &self.adam, i, &member.progress)
     }
 
-    /// Ends some runs: writes their results and takes them out of the cohort.
-    fn end(
-        &mut self,
-        ended: &[usize],
-        status: impl Fn(usize) -> Status,
-        results: &mut Vec<(usize, RunResult)>,
-        report: &mut ProgressReport,
-    ) -> Result<()> {
-        if ended.is_empty() {
-            return Ok(());
-        }
-        for &i in ended {
-            if status(i) == Status::Diverged {
-                self.checkpoint(i)?;
-            }
-            let (index, result) = self.result(i, status(i));
-            let writer = &self.members[i].writer;
-            writer.finish(&result)?;
-            report.ended(writer.folder.path(), &result);
-            results.push((index, result));
-        }
-        let kept: Vec<usize> = (0..self.members.len()).filter(|i| !ended.contains(i)).collect();
-        retain(&mut self.members, &kept);
-        retain(&mut self.train, &kept);
-        retain(&mut self.validation, &kept);
-        if !kept.is_empty() {
-            self.parameters = self.parameters.select(&kept);
-            self.adam = self.adam.select(&kept);
-            self.alive = everyone(kept.len(), &self.device);
-        }
-        Ok(())
-    }
-
-    fn result(&self, i: usize, status: Status) -> (usize, RunResult) {
-        let Member { index, config, progress, before, last, .. } = &self.members[i];
-        let evaluated = progress.best_step > 0;
-        let result = RunResult {
-            status,
-            kind: self.model.kind(),
-            seed: config.seed,
-            steps: progress.step,
-            accuracy: last.as_ref().map(|row| row.accuracy),
-            best_accuracy: evaluated.then_some(progress.best_accuracy),
-            best_step: evaluated.then_some(progress.best_step),
-            validation_loss: last.as_ref().map(|row| row.validation_loss),
-            seconds: (before + self.milliseconds()) as f64 / 1e3,
-            cohort: self.size,
-            device: device::name(&self.device),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        (*index, result)
-    }
-
-    fn milliseconds(&self) -> u64 {
+    pub(super) fn milliseconds(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-/// Keeps the items at the given places, which are in order.
-fn retain<T>(items: &mut Vec<T>, kept: &[usize]) {
-    let mut place = 0..;
-    items.retain(|_| place.next().is_some_and(|place| kept.contains(&place)));
-}
-
-fn everyone(runs: usize, device: &Device) -> Tensor<1, Bool> {
+pub(super) fn everyone(runs: usize, device: &Device) -> Tensor<1, Bool> {
     Tensor::from_data(TensorData::new(vec![true; runs], [runs]), device)
 }

@@ -8,6 +8,7 @@ mod evaluate;
 mod folder;
 mod interrupt;
 mod learn;
+mod leave;
 mod optimizer;
 mod progress;
 mod record;

@@ -94,7 +94,8 @@ pub(super) struct ProgressReport<'a> {
 }
 
 impl<'a> ProgressReport<'a> {
-    pub(super) fn new(mode: ProgressMode, label: String, first: usize, total: usize) -> Self {
+    /// Progress of a cohort of `runs` runs from the step `first` to `total`.
+    pub(super) fn new(mode: ProgressMode, label: String, runs: usize, first: usize, total: usize) -> Self {
         let bar = (mode == ProgressMode::Auto && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(total as u64).with_position(first as u64);
             let template = "{prefix} {wide_bar} {pos}/{len} {per_sec} {msg} {eta} left";
@@ -104,7 +105,7 @@ impl<'a> ProgressReport<'a> {
                     let _ = write!(out, "{:.1} steps/s", state.per_sec());
                 });
             bar.set_style(style);
-            bar.set_prefix(label.clone());
+            bar.set_prefix(format!("{label} ×{runs}"));
             bar
         });
         let now = Instant::now();
@@ -118,15 +119,15 @@ impl<'a> ProgressReport<'a> {
             shown: now,
             accuracy: String::new(),
             overall: None,
-            alive: 0,
+            alive: runs,
             counted: first,
             seq_len: 0,
         }
     }
 
-    /// The cohort, of `runs` runs of this length, as a part of something larger.
-    pub(super) fn within(mut self, overall: Option<&'a Overall>, runs: usize, seq_len: usize) -> Self {
-        (self.overall, self.alive, self.seq_len) = (overall, runs, seq_len);
+    /// The cohort, of runs of this length, as a part of something larger.
+    pub(super) fn within(mut self, overall: Option<&'a Overall>, seq_len: usize) -> Self {
+        (self.overall, self.seq_len) = (overall, seq_len);
         self
     }
 
@@ -156,8 +157,8 @@ impl<'a> ProgressReport<'a> {
             };
             let loss = loss.unwrap_or_default();
             let line = format!(
-                "{}: step {step}/{}, {rate:.1} steps/s, {loss}{}, {left}",
-                self.label, self.total, self.accuracy
+                "{} ×{}: step {step}/{}, {rate:.1} steps/s, {loss}{}, {left}",
+                self.label, self.alive, self.total, self.accuracy
             );
             if self.mode == ProgressMode::Lines { println!("{line}") } else { eprintln!("{line}") }
         }
@@ -176,6 +177,9 @@ impl<'a> ProgressReport<'a> {
     /// When a run has ended.
     pub(super) fn ended(&mut self, folder: &std::path::Path, result: &RunResult) {
         self.alive = self.alive.saturating_sub(1);
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(format!("{} ×{}", self.label, self.alive));
+        }
         if let Some(overall) = self.overall {
             let unused = (self.total.saturating_sub(result.steps) * self.seq_len) as f64;
             overall.update(|state| {
