@@ -17,6 +17,9 @@ use std::time::Instant;
 /// Steps between reads of losses from a device whose work is queued.
 const READ_EVERY: usize = 10;
 
+/// Results of runs by their places among the jobs.
+pub(super) type Results = Vec<(usize, RunResult)>;
+
 /// Runs that train together. Position in `members` is the run axis of every tensor.
 pub(super) struct Cohort {
     pub(super) members: Vec<Member>,
@@ -100,13 +103,13 @@ impl Cohort {
         options: &Options,
         overall: Option<&Overall>,
         until: Option<usize>,
-    ) -> Result<(Vec<(usize, RunResult)>, Vec<Run>)> {
+    ) -> Result<(Results, Vec<Run>)> {
         let config = self.members[0].config.clone();
         let label = format!("{} {}", config.task.name(), self.model.kind());
         let (first, total) = (self.adam.steps, config.train.steps);
         let mut report = ProgressReport::new(options.progress, label, self.size, first, total)
             .within(overall, config.task.task().seq_len());
-        let mut results = Vec::new();
+        let mut results = Results::new();
         let read_every = if device::is_cpu(&self.device) { 1 } else { READ_EVERY };
         // A run that was killed after its last checkpoint and before its result has only that to do.
         self.end_due(&config, &mut results, &mut report)?;
@@ -162,11 +165,7 @@ impl Cohort {
     }
 
     /// Reads what steps left on the device, and ends runs that diverged. Returns the last mean loss.
-    fn read(
-        &mut self,
-        results: &mut Vec<(usize, RunResult)>,
-        report: &mut ProgressReport,
-    ) -> Result<Option<f64>> {
+    fn read(&mut self, results: &mut Results, report: &mut ProgressReport) -> Result<Option<f64>> {
         let mut diverged = vec![None; self.members.len()];
         let mut mean = None;
         for Unread { step, losses, norms, alive } in std::mem::take(&mut self.unread) {
@@ -195,7 +194,7 @@ impl Cohort {
     fn evaluate(
         &mut self,
         config: &RunConfig,
-        results: &mut Vec<(usize, RunResult)>,
+        results: &mut Results,
         report: &mut ProgressReport,
     ) -> Result<()> {
         let batch = config.train.batch;

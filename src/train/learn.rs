@@ -1,6 +1,6 @@
 //! Which runs train together, and from where.
 
-use super::batched::Cohort;
+use super::batched::{Cohort, Results};
 use super::checkpoint::Progress;
 use super::folder::RunWriter;
 use super::progress::Overall;
@@ -135,12 +135,8 @@ impl Ready {
 }
 
 /// Trains what is waiting; results in the order of their indices.
-fn train_ready(
-    ready: Vec<Ready>,
-    options: &Options,
-    overall: Option<&Overall>,
-) -> Result<Vec<(usize, RunResult)>> {
-    let (mut results, mut waiting) = (Vec::new(), Vec::new());
+fn train_ready(ready: Vec<Ready>, options: &Options, overall: Option<&Overall>) -> Result<Results> {
+    let (mut results, mut waiting) = (Results::new(), Vec::new());
     for run in ready {
         match run {
             Ready::Ended(index, result) => results.push((index, result)),

@@ -1,6 +1,6 @@
 //! How runs leave a cohort: ended, with a result, or to go on in another one.
 
-use super::batched::{Cohort, Member, everyone};
+use super::batched::{Cohort, Member, Results, everyone};
 use super::checkpoint::Progress;
 use super::learn::Run;
 use super::progress::ProgressReport;
@@ -13,7 +13,7 @@ impl Cohort {
     pub(super) fn end_due(
         &mut self,
         config: &RunConfig,
-        results: &mut Vec<(usize, RunResult)>,
+        results: &mut Results,
         report: &mut ProgressReport,
     ) -> Result<()> {
         let target = config.train.target;
@@ -35,7 +35,7 @@ impl Cohort {
         &mut self,
         ended: &[usize],
         status: impl Fn(usize) -> Status,
-        results: &mut Vec<(usize, RunResult)>,
+        results: &mut Results,
         report: &mut ProgressReport,
     ) -> Result<()> {
         if ended.is_empty() {
