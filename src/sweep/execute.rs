@@ -54,7 +54,8 @@ impl SweepOptions {
 
 /// Trains the runs of a sweep into folders below `out`: skips those that have ended, goes on with those
 /// that were interrupted or killed, and keeps a run that fails from stopping the others. Then `out` has
-/// `collected.parquet` too.
+/// `collected.parquet` too. A folder may hold a sweep that this one extends, by further seeds for example: its
+/// runs stay as they are.
 ///
 /// # Errors
 ///

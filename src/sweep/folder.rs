@@ -140,12 +140,13 @@ impl SweepFolder {
         write_atomically(&path, &text)
     }
 
-    /// Refuses a place that holds another sweep, or other files and none.
+    /// Refuses a place that holds a sweep which this one doesn't extend, or other files and none.
     pub(super) fn check_place(path: &Path, sweep: &Sweep) -> Result<()> {
         let file = path.join("sweep.toml");
         if file.is_file() {
-            let (found, wanted) = (Self::open(path)?.sweep.to_toml(), sweep.to_toml());
-            if found == wanted {
+            let held = Self::open(path)?;
+            let (found, wanted) = (held.sweep.to_toml(), sweep.to_toml());
+            if found == wanted || held.is_extended_by(sweep)? {
                 return Ok(());
             }
             let difference = difference(&found, &wanted);
@@ -158,11 +159,24 @@ impl SweepFolder {
         Ok(())
     }
 
-    /// Makes the folder, or opens it if it holds the same sweep.
+    /// Whether another sweep has all runs of this one, as they are, and more, such as further seeds. Its
+    /// claims must be the same: rules are written before the runs.
+    fn is_extended_by(&self, other: &Sweep) -> Result<bool> {
+        let lengths = |sweep: &Sweep| sweep.evaluation_lengths();
+        let same_rest = self.sweep.claims == other.claims
+            && self.sweep.name == other.name
+            && self.sweep.lambda_sequences == other.lambda_sequences
+            && lengths(&self.sweep)? == lengths(other)?;
+        let runs = other.runs()?;
+        let has = |run: &SweepRun| runs.iter().any(|more| more.name == run.name && more.config == run.config);
+        Ok(same_rest && self.runs.iter().all(has))
+    }
+
+    /// Makes the folder, or opens it if it holds this sweep or one that it extends.
     pub(super) fn create(path: &Path, sweep: &Sweep) -> Result<Self> {
         Self::check_place(path, sweep)?;
         let file = path.join("sweep.toml");
-        if !file.is_file() {
+        if !file.is_file() || Self::open(path)?.sweep != *sweep {
             write_atomically(&file, sweep.to_toml().as_bytes())?;
         }
         Self::open(path)

@@ -160,9 +160,17 @@ fn a_sweep_trains_collects_and_is_not_trained_again() {
     assert_eq!(again.states, first.states);
     assert_eq!(modified(&checkpoint), before);
 
-    let other = sweep.axis("seed", [0, 1, 2]);
+    let more = sweep.clone().axis("seed", [0, 1, 2]);
+    let extended = run(&more, &out, &sweep_options()).unwrap();
+    assert_eq!(extended.states.len(), 12);
+    assert_eq!(modified(&checkpoint), before, "what was there is not trained again");
+    let message = run(&sweep, &out, &sweep_options()).unwrap_err().to_string();
+    assert!(message.contains("another sweep"), "fewer runs: {message}");
+
+    let mut other = more.axis("seed", [0, 1, 2, 3]);
+    other.claims = claims_elsewhere().unwrap();
     let message = run(&other, &out, &sweep_options()).unwrap_err().to_string();
-    assert!(message.contains("another sweep") && message.contains("seed"), "{message}");
+    assert!(message.contains("another sweep") && message.contains("found"), "{message}");
     std::fs::create_dir(folder.path().join("other")).unwrap();
     std::fs::write(folder.path().join("other/thesis.tex"), "mine").unwrap();
     let message = run(&other, &folder.path().join("other"), &sweep_options()).unwrap_err().to_string();
