@@ -35,9 +35,10 @@ impl RunRecord {
     ///
     /// # Errors
     ///
-    /// If a file of the folder can't be read.
+    /// If a file of the folder can't be read, or its metrics are not those of its result.
     pub fn of(folder: &RunFolder, settings: Vec<(String, Value)>) -> Result<Self> {
         let result = folder.result()?;
+        folder.check_ended()?;
         let lambda = folder.file("lambda.parquet");
         let lambda = lambda.is_file().then(|| {
             let reading = lambda_reading(&super::read_parquet(lambda)?)?;

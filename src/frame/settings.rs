@@ -96,6 +96,8 @@ pub(crate) struct Ended {
 pub(crate) struct Settings {
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<Ended>,
+    /// Number of runs that haven't ended.
+    pub(crate) open: usize,
 }
 
 impl Settings {
@@ -140,7 +142,12 @@ impl Settings {
             chance: chance[row],
         };
         let rows = (0..collected.height()).filter(wanted).map(row).collect();
-        Ok(Self { columns, rows })
+        let unended = |&row: &usize| {
+            let ended = ["target", "completed", "diverged"].contains(&status[row].as_str());
+            !ended && last[row] == 1.0 && own[row] == at[row]
+        };
+        let open = (0..collected.height()).filter(unended).count();
+        Ok(Self { columns, rows, open })
     }
 
     pub(crate) fn place(&self, column: &str) -> Option<usize> {
@@ -201,13 +208,13 @@ impl Settings {
             };
             known.iter().map(fill).collect()
         };
-        Self { columns: self.columns.clone(), rows: self.rows.iter().flat_map(filled).collect() }
+        Self { rows: self.rows.iter().flat_map(filled).collect(), ..self.clone() }
     }
 
     /// The rows for which a test of their cells holds.
     pub(crate) fn filtered(&self, test: impl Fn(&Ended) -> bool) -> Self {
         let rows = self.rows.iter().filter(|row| test(row)).cloned().collect();
-        Self { columns: self.columns.clone(), rows }
+        Self { rows, ..self.clone() }
     }
 }
 

@@ -72,7 +72,7 @@ pub fn summaries(collected: &DataFrame, measure: &str) -> Result<Described> {
         column("high", end(|i| i.high)),
     ]);
     let mut sentence = format!(
-        "{measure} over seeds: n runs that ended, mean, deviations, median, range, and a 95 % bootstrap interval \
+        "{measure} over seeds: n runs that ended (missing: those without a value), mean, deviations, median, range, and a 95 % bootstrap interval \
          [low, high] of the mean"
     );
     if measure.contains("accuracy") {
@@ -80,7 +80,11 @@ pub fn summaries(collected: &DataFrame, measure: &str) -> Result<Described> {
         columns.push(column("collapse_rate", each(&rows, |(_, found, _)| found.map(|(.., rate)| rate))));
         sentence.push_str("; collapse_rate is the share of runs below twice chance");
     }
-    Ok(Described { sentence: sentence + ".", frame: DataFrame::new(rows.len(), columns)? })
+    sentence.push('.');
+    if settings.open > 0 {
+        sentence.push_str(&format!(" {} runs have not ended and don't count.", settings.open));
+    }
+    Ok(Described { sentence, frame: DataFrame::new(rows.len(), columns)? })
 }
 
 /// Every λ kind less every other, seed by seed in the same setting: n, mean difference, low and high (its

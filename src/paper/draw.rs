@@ -67,7 +67,11 @@ pub(super) fn all(results: &Results) -> Result<Vec<Drawing>> {
 
 /// What the page says of results that are smaller than the paper's.
 fn size(recorded: &Recorded) -> &'static str {
-    if recorded.is_small() { " Small preset: other sizes than the published ones." } else { "" }
+    match (recorded.is_preset(), recorded.is_small()) {
+        (Ok(true), false) => "",
+        (Ok(true), true) => " Small preset: other sizes than the published ones.",
+        _ => " Not the checked-in preset of this name: other settings than the published ones.",
+    }
 }
 
 fn missing(name: &str, caption: &str, preset: &str) -> Drawing {
@@ -100,7 +104,12 @@ fn against_pairs(results: &Results, preset: &str, name: &str) -> Result<Vec<Draw
         return Ok(vec![missing(&format!("{name}-accuracy"), caption, preset)]);
     };
     let runs = ended_runs(&recorded.collected)?;
-    let published = published_of(name)?;
+    // Kinds that were not run have no place in the legend.
+    let kinds = ["fixed", "mlp-softplus", "mlp-softmax"].into_iter().filter(|&kind| {
+        crate::frame::texts(&runs, "kind").is_ok_and(|kinds| kinds.iter().any(|of| of == kind))
+    });
+    let ours = kinds.map(|kind| col("kind").eq(lit(kind))).reduce(Expr::or).unwrap_or_else(|| lit(false));
+    let published = with(&published_of(name)?, ours)?;
     let one = |length: u32| {
         let figure = accuracy_against_pairs(&with(&runs, col("seq_len").eq(lit(length)))?, Some(&published))?;
         let sources = vec![recorded.source.clone()];

@@ -48,17 +48,19 @@ pub struct Made {
 pub struct Claims {
     /// Every claim of the paper: what no recorded sweep of the paper's size tests is not tested.
     pub paper: DataFrame,
-    /// The same rules on small presets, which say nothing of the published sizes.
-    pub small: DataFrame,
+    /// Verdicts of small presets, which say nothing of the published sizes, and of other sweeps.
+    pub others: DataFrame,
 }
 
 /// Draws every figure of the paper from the results at or below `from` into `out`, with a page
-/// `README.md`; `command` is what the page says made it.
+/// `README.md`; `arguments` are those of the command that the page says made it.
 ///
 /// # Errors
 ///
-/// If a result can't be read, or a file can't be written. Missing results are no error.
-pub fn figures(from: &Path, out: &Path, command: &str) -> Result<Made> {
+/// If a result can't be read, a file can't be written, or `out` has a `README.md` of another kind. Missing
+/// results are no error.
+pub fn figures(from: &Path, out: &Path, arguments: &str) -> Result<Made> {
+    page::check_place(out)?;
     let results = Results::find(from)?;
     let mut entries = Vec::new();
     for drawing in draw::all(&results)? {
@@ -69,7 +71,7 @@ pub fn figures(from: &Path, out: &Path, command: &str) -> Result<Made> {
         entries.push(Entry { name: drawing.name, caption: drawing.caption, outcome });
     }
     let claims = claims(&results)?;
-    page::write(&entries, &claims, &results, out, command)?;
+    page::write(&entries, &claims, &results, out, arguments)?;
     Ok(Made { entries, claims })
 }
 
@@ -80,13 +82,17 @@ pub fn figures(from: &Path, out: &Path, command: &str) -> Result<Made> {
 /// If a claim doesn't fit its results.
 pub fn claims(results: &Results) -> Result<Claims> {
     let nothing = frame::collect(&[])?;
-    let (mut paper, mut small) = (Vec::new(), Vec::new());
+    let (mut paper, mut others) = (Vec::new(), Vec::new());
     for recorded in results.sweeps() {
         let table = sweep::claims_table(&recorded.collected, &recorded.folder.sweep().claims)?;
-        if recorded.is_small() { small.push(table) } else { paper.push(table) }
+        if recorded.is_preset()? && !recorded.is_small() { paper.push(table) } else { others.push(table) }
     }
     for name in sweep::preset_names().filter(|name| !name.ends_with(SMALL)) {
-        if results.sweeps().all(|recorded| recorded.folder.sweep().name != name) {
+        let mut is_recorded = false;
+        for recorded in results.sweeps().filter(|recorded| recorded.folder.sweep().name == name) {
+            is_recorded = recorded.is_preset()?;
+        }
+        if !is_recorded {
             paper.push(sweep::claims_table(&nothing, &sweep::preset(name)?.claims)?);
         }
     }
@@ -95,7 +101,7 @@ pub fn claims(results: &Results) -> Result<Claims> {
         let none = sweep::claims_table(&nothing, &[])?;
         tables.iter().try_fold(none, |all, table| Ok::<_, crate::Error>(all.vstack(table)?))
     };
-    Ok(Claims { paper: stack(paper)?, small: stack(small)? })
+    Ok(Claims { paper: stack(paper)?, others: stack(others)? })
 }
 
 /// End of the names of small presets.

@@ -23,11 +23,30 @@ pub(super) fn write(
     write_atomically(&out.join("README.md"), page.as_bytes())
 }
 
+/// Refuses a folder whose `README.md` isn't a page of ours.
+pub(super) fn check_place(out: &Path) -> Result<()> {
+    let file = out.join("README.md");
+    if !file.exists() {
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(&file).map_err(Error::io(&file))?;
+    if text.starts_with(START) {
+        return Ok(());
+    }
+    Err(Error::format(
+        &file,
+        "expected a page of this command or no file, found another text; choose another folder",
+    ))
+}
+
+/// First words of every page.
+const START: &str = "# Figures\n\nMade by `loglinear paper figures";
+
 fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) -> Result<String> {
     let date = rfc3339(SystemTime::now());
     let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("LOGLINEAR_COMMIT"));
     let mut page = format!(
-        "# Figures\n\nMade by `{command}` on {date}, version {version}, commit {commit}. `loglinear` stands for \
+        "{START}{command}` on {date}, version {version}, commit {commit}. `loglinear` stands for \
          `cargo run --release --`. Each is an SVG and a PNG; hashes are SHA-256 of the files read.\n\n\
          The same results give the same pictures. Results themselves are repeated by the sweep that is named: \
          bit for bit on the same kind of processor, within rounding on another, which training amplifies.\n\n",
@@ -64,11 +83,11 @@ fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) ->
          difference). With few seeds such an interval is too narrow.\n\n{header}{}",
         rows(&claims.paper)?
     ))?;
-    if claims.small.height() > 0 {
+    if claims.others.height() > 0 {
         write(format_args!(
-            "\n## The same rules on small presets\n\nThey show how verdicts come about. At these sizes they say nothing \
-             of the published claims.\n\n{header}{}",
-            rows(&claims.small)?
+            "\n## Small presets and other sweeps\n\nThe same rules at other sizes, to show how verdicts come about. They say \
+             nothing of the published claims.\n\n{header}{}",
+            rows(&claims.others)?
         ))?;
     }
     write(format_args!(

@@ -2,7 +2,7 @@
 
 use super::SMALL;
 use crate::frame::{ended_runs, read_parquet};
-use crate::sweep::SweepFolder;
+use crate::sweep::{SweepFolder, preset};
 use crate::{Error, Result};
 use polars::prelude::DataFrame;
 use sha2::{Digest, Sha256};
@@ -122,6 +122,13 @@ impl Results {
 }
 
 impl Recorded {
+    /// Whether the sweep is the checked-in preset of its name, or extends it.
+    pub(super) fn is_preset(&self) -> Result<bool> {
+        let sweep = self.folder.sweep();
+        let Ok(preset) = preset(&sweep.name) else { return Ok(false) };
+        Ok(preset.claims == sweep.claims && preset.is_extended_by(sweep)?)
+    }
+
     /// Whether these are the results of a small preset.
     pub(super) fn is_small(&self) -> bool {
         self.folder.sweep().name.ends_with(SMALL)

@@ -4,6 +4,37 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+/// Columns of a collected frame that a claim can be about.
+const MEASURES: [&str; 12] = [
+    "best_accuracy",
+    "accuracy",
+    "validation_loss",
+    "train_loss",
+    "gradient_norm",
+    "steps",
+    "best_step",
+    "run_seconds",
+    "lambda_level_variation",
+    "lambda_content_share",
+    "lambda_task_ratio",
+    "lambda_deep_ratio",
+];
+
+/// Columns by which a claim can choose runs, besides the sweep's own axes.
+const SETTINGS: [&str; 11] = [
+    "kind",
+    "task",
+    "seq_len",
+    "pairs",
+    "eval_seq_len",
+    "base_learning_rate",
+    "max_seq_len",
+    "activation",
+    "hidden",
+    "init",
+    "target",
+];
+
 /// Which number of a set of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -62,12 +93,12 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Checks that there is a rule.
+    /// Checks that there is a rule, on a measure and settings that collected runs of a sweep with these axes have.
     ///
     /// # Errors
     ///
     /// Names the field that is missing or wrong.
-    pub fn validate(&self, sweep: &str) -> Result<()> {
+    pub fn validate(&self, sweep: &str, axes: &[String]) -> Result<()> {
         let wrong = |field: &str, expected: &str| {
             let id = if self.id.is_empty() { "without an id" } else { &self.id };
             Err(Error::sweep(sweep, format!("claim {id}: {field}: expected {expected}")))
@@ -81,6 +112,15 @@ impl Claim {
         if self.measure.is_empty() {
             return wrong("measure", "a column of numbers such as best_accuracy, found none");
         }
+        if !MEASURES.contains(&self.measure.as_str()) {
+            return wrong("measure", &format!("one of {}, found `{}`", MEASURES.join(", "), self.measure));
+        }
+        let settings = || SETTINGS.iter().copied().chain(axes.iter().map(String::as_str));
+        let mut named = self.of.keys().chain(self.minus.keys());
+        if let Some(name) = named.find(|name| settings().all(|known| known != name.as_str())) {
+            let known = settings().collect::<Vec<_>>().join(", ");
+            return wrong("of and minus", &format!("columns among {known}, found `{name}`"));
+        }
         if self.of.is_empty() {
             return wrong("of", "columns with values such as { kind = \"fixed\" }, found none");
         }
@@ -90,6 +130,15 @@ impl Claim {
         let none = Range::default();
         if self.supported == none || self.contradicted == Some(none) {
             return wrong("supported and contradicted", "ranges such as { at_least = 0.1 }, found none");
+        }
+        for range in [Some(self.supported), self.contradicted].into_iter().flatten() {
+            let (least, most) = (range.at_least.unwrap_or(f64::MIN), range.at_most.unwrap_or(f64::MAX));
+            if !(least <= most && least.is_finite() && most.is_finite()) {
+                return wrong(
+                    "supported and contradicted",
+                    &format!("numbers with at_least ≤ at_most, found {range}"),
+                );
+            }
         }
         if self.least_runs == 0 {
             return wrong("least_runs", "at least 1, found 0");
@@ -128,7 +177,7 @@ impl Claim {
             quantity.push_str(&format!(" − ({})", select(&self.minus)));
         }
         format!(
-            "95 % interval of {quantity}: supported if {}, contradicted if {}; n ≥ {}",
+            "95 % interval of {quantity}, over seeds and what is not named: supported if {}, contradicted if {}; n ≥ {}",
             self.supported,
             self.contradicted.map_or_else(|| "outside".to_owned(), |range| range.to_string()),
             self.least_runs

@@ -135,8 +135,17 @@ impl Sweep {
             let expected = "expected as `name` letters, digits, -, _ and . in parts with / between, found";
             return Err(Error::sweep(&sweep.name, format!("{expected} `{}`", sweep.name)));
         }
-        sweep.runs()?;
-        sweep.claims.iter().try_for_each(|claim| claim.validate(&sweep.name))?;
+        let mut axes: Vec<String> =
+            sweep.runs()?.into_iter().flat_map(|run| run.settings).map(|(axis, _)| axis).collect();
+        axes.sort();
+        axes.dedup();
+        for (index, claim) in sweep.claims.iter().enumerate() {
+            claim.validate(&sweep.name, &axes)?;
+            if sweep.claims[..index].iter().any(|other| other.id == claim.id) {
+                let message = format!("expected claims with different ids, found `{}` twice", claim.id);
+                return Err(Error::sweep(&sweep.name, message));
+            }
+        }
         Ok(sweep)
     }
 

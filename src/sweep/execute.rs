@@ -2,10 +2,10 @@
 
 use super::{Plan, RunState, Sitting, Sweep, SweepFolder, SweepRun};
 use crate::device;
-use crate::frame::{run_lambda, write_parquet};
+use crate::frame::{read_parquet, run_lambda, write_parquet};
 use crate::model::Mixer;
 use crate::task::{Dataset, Split};
-use crate::train::{Job, LengthEvaluation, Options, Overall, RunFolder, evaluate, train_each};
+use crate::train::{Job, LengthEvaluation, Options, Overall, RunFolder, Status, evaluate, train_each};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -162,19 +162,20 @@ impl Work<'_> {
 
     fn try_complete(&self, run: &SweepRun) -> Result<()> {
         let folder = RunFolder::open(self.folder.run_path(run))?;
-        if folder.result()?.is_none() || !folder.has_checkpoint() {
+        let diverged = folder.result()?.is_none_or(|result| result.status == Status::Diverged);
+        if diverged || !folder.has_checkpoint() {
             return Ok(());
         }
         let sequences = self.folder.sweep().lambda_sequences;
         let lambda = folder.file("lambda.parquet");
-        if sequences > 0 && run.config.model.mixer == Mixer::LogLinear && !lambda.is_file() {
+        if sequences > 0 && run.config.model.mixer == Mixer::LogLinear && read_parquet(&lambda).is_err() {
             // A few sequences: a GPU would compile kernels for them.
             let mut frame = run_lambda(&folder, sequences, None, None, &device::parse("cpu")?)?;
             write_parquet(&mut frame, lambda)?;
         }
         let mut lengths = self.folder.sweep().evaluation_lengths()?;
         lengths.retain(|&length| length != run.config.task.task().seq_len());
-        if !lengths.is_empty() && folder.length_evaluations()?.is_none() {
+        if !lengths.is_empty() && !matches!(folder.length_evaluations(), Ok(Some(_))) {
             let found = lengths.iter().map(|&length| self.evaluate(&folder, run, length));
             folder.write_length_evaluations(&found.collect::<Result<Vec<_>>>()?)?;
         }

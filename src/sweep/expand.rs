@@ -1,6 +1,7 @@
 //! From axes to runs.
 
 use super::Sweep;
+use super::point::{effective, excluded, flatten, run_name, set, varied_twice};
 use crate::train::RunConfig;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ const EVALUATION_LENGTH: &str = "evaluation.seq_len";
 
 /// Most runs of a sweep.
 const MOST_RUNS: usize = 100_000;
+
+/// What a sweep's folder holds besides its runs.
+const FILES: [&str; 5] = ["lock", "sweep.toml", "sittings.jsonl", "failures.json", "collected.parquet"];
 
 /// One run of a sweep.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,14 +64,29 @@ impl Sweep {
         if points.is_empty() {
             return Err(self.wrong("expected at least one run, found none: everything is excluded"));
         }
-        let mut names = BTreeMap::new();
+        let (mut names, mut configs) = (BTreeMap::new(), BTreeMap::new());
         let mut runs: Vec<SweepRun> = Vec::new();
         for point in points {
             let run = self.run(point, &lengths)?;
-            if let Some(other) = names.insert(run.name.clone(), runs.len()) {
-                let same = if runs[other].config == run.config { "with equal" } else { "with different" };
-                let message = format!("expected different runs, found `{}` twice, {same} settings", run.name);
+            let name = &run.name;
+            if name.starts_with('.') || name.len() > 200 || FILES.contains(&name.as_str()) {
+                let expected =
+                    "expected names that can be folders beside the sweep's own files, up to 200 letters";
+                return Err(self.wrong(format!("{expected}, found `{name}`")));
+            }
+            let twin = names.insert(name.clone(), name.clone());
+            let twin = configs.insert(effective(&run.config), name.clone()).or(twin);
+            if let Some(other) = twin {
+                let message =
+                    format!("expected different runs, found `{other}` and `{name}`, which are the same");
                 return Err(self.wrong(message));
+            }
+            let held = run.config.task.examples().1;
+            if self.lambda_sequences > held {
+                let found = self.lambda_sequences;
+                let expected =
+                    format!("lambda_sequences: expected at most {held} (the validation set of `{name}`)");
+                return Err(self.wrong(format!("{expected}, found {found}")));
             }
             runs.push(run);
         }
@@ -88,6 +107,21 @@ impl Sweep {
             points = points.iter().flat_map(extended).collect();
         }
         Ok(points)
+    }
+
+    /// Whether another sweep has all runs of this one, as they are, and perhaps more, such as further seeds.
+    ///
+    /// # Errors
+    ///
+    /// If one of them says no runs.
+    pub(crate) fn is_extended_by(&self, other: &Self) -> Result<bool> {
+        let same_rest = self.name == other.name
+            && self.lambda_sequences == other.lambda_sequences
+            && self.evaluation_lengths()? == other.evaluation_lengths()?;
+        let more = other.runs()?;
+        let has =
+            |run: SweepRun| more.iter().any(|other| other.name == run.name && other.config == run.config);
+        Ok(same_rest && self.runs()?.into_iter().all(has))
     }
 
     /// Lengths at which every run is evaluated besides its own, in order.
@@ -154,7 +188,7 @@ impl Sweep {
             if !axes.iter().any(|(known, _)| *known == axis) {
                 let known: Vec<_> = axes.iter().map(|(known, _)| known.as_str()).collect();
                 let message = format!(
-                    "exclude {}: expected one of the axes {}, found {axis}",
+                    "exclude {}: expected one of the axes [{}], found {axis}",
                     number + 1,
                     known.join(", ")
                 );
@@ -177,6 +211,17 @@ impl Sweep {
                 }
                 value => vec![(axis.clone(), value.clone())],
             }));
+        for (axis, value) in &point {
+            let inner = value.as_table().map(flatten).unwrap_or_default();
+            let named = inner.keys().filter(|field| *field != "name").cloned().collect::<Vec<_>>();
+            for field in if value.is_table() { named } else { vec![axis.clone()] } {
+                if let Some(twice) = varied_twice(&point, axis, &field) {
+                    let message =
+                        format!("expected that one axis sets `{field}`, found `{twice}` and `{axis}`");
+                    return Err(self.wrong(message));
+                }
+            }
+        }
         for (field, value) in fields {
             set(&mut table, &field, value)
                 .map_err(|message| self.wrong(format!("run `{name}`: {message}")))?;
@@ -205,81 +250,5 @@ impl Sweep {
 
     fn wrong(&self, message: impl std::fmt::Display) -> Error {
         Error::sweep(&self.name, message)
-    }
-}
-
-/// Name of a run: the λ kind first, the seed last.
-fn run_name(point: &[(String, Value)]) -> String {
-    let place = |axis: &str| match axis {
-        "model.lambda.kind" | "model.mixer" => 0,
-        "seed" => 2,
-        _ => 1,
-    };
-    let mut parts: Vec<&(String, Value)> = point.iter().collect();
-    parts.sort_by_key(|(axis, _)| place(axis));
-    let text = |(axis, value): &(String, Value)| {
-        let last = axis.rsplit('.').next().unwrap_or(axis);
-        match (axis.as_str(), value) {
-            (_, Value::Table(table)) => plain(table.get("name").and_then(Value::as_str).unwrap_or(last)),
-            ("model.lambda.kind" | "model.mixer", value) => plain(&value_text(value)),
-            ("task.pairs", value) => format!("k{}", value_text(value)),
-            ("task.seq_len", value) => format!("T{}", value_text(value)),
-            (_, Value::String(value)) => format!("{last}-{}", plain(value)),
-            (_, value) => format!("{last}{}", plain(&value_text(value))),
-        }
-    };
-    let name = parts.into_iter().map(text).collect::<Vec<_>>().join("-");
-    if name.is_empty() { "run".to_owned() } else { name }
-}
-
-/// A value without quotes.
-fn value_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// Text that can be part of a folder's name.
-fn plain(text: &str) -> String {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-    text.chars().map(allowed).collect()
-}
-
-fn excluded(point: &[(String, Value)], rule: &[(String, Vec<Value>)]) -> bool {
-    let named = |value: &Value| match value {
-        Value::Table(table) => table.get("name").cloned().unwrap_or(Value::Boolean(true)),
-        value => value.clone(),
-    };
-    rule.iter()
-        .all(|(axis, values)| point.iter().any(|(of, value)| of == axis && values.contains(&named(value))))
-}
-
-/// Nested tables as dotted names.
-fn flatten(table: &Table) -> BTreeMap<String, Value> {
-    let mut flat = BTreeMap::new();
-    for (name, value) in table {
-        match value {
-            Value::Table(inner) => {
-                flat.extend(
-                    flatten(inner).into_iter().map(|(rest, value)| (format!("{name}.{rest}"), value)),
-                );
-            }
-            value => {
-                flat.insert(name.clone(), value.clone());
-            }
-        }
-    }
-    flat
-}
-
-/// Sets a field by its dotted name.
-fn set(table: &mut Table, field: &str, value: Value) -> std::result::Result<(), String> {
-    match field.split_once('.') {
-        None => {
-            table.insert(field.to_owned(), value);
-            Ok(())
-        }
-        Some((first, rest)) => match table.entry(first).or_insert_with(|| Value::Table(Table::new())) {
-            Value::Table(inner) => set(inner, rest, value),
-            other => Err(format!("expected a table at `{first}`, found {other}")),
-        },
     }
 }

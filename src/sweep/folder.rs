@@ -102,7 +102,7 @@ impl SweepFolder {
     pub fn states(&self) -> Result<Vec<RunState>> {
         let mut failures = self.failures()?;
         let state = |run: &SweepRun| {
-            let ended = state_of(&self.run_path(run));
+            let ended = state_of(&self.run_path(run), run);
             match (ended, failures.remove(&run.name)) {
                 (Ok(RunState::Ended(result)), _) => RunState::Ended(result),
                 (_, Some(message)) => RunState::Failed(message),
@@ -159,17 +159,11 @@ impl SweepFolder {
         Ok(())
     }
 
-    /// Whether another sweep has all runs of this one, as they are, and more, such as further seeds. Its
-    /// claims must be the same: rules are written before the runs.
+    /// Whether a sweep can be trained in this folder. Its claims must be the held one's: rules are written
+    /// before the runs. As long as none has ended nothing is known, and a rule can be mended.
     fn is_extended_by(&self, other: &Sweep) -> Result<bool> {
-        let lengths = |sweep: &Sweep| sweep.evaluation_lengths();
-        let same_rest = self.sweep.claims == other.claims
-            && self.sweep.name == other.name
-            && self.sweep.lambda_sequences == other.lambda_sequences
-            && lengths(&self.sweep)? == lengths(other)?;
-        let runs = other.runs()?;
-        let has = |run: &SweepRun| runs.iter().any(|more| more.name == run.name && more.config == run.config);
-        Ok(same_rest && self.runs.iter().all(has))
+        let ended = self.states()?.iter().any(|state| matches!(state, RunState::Ended(_)));
+        Ok((self.sweep.claims == other.claims || !ended) && self.sweep.is_extended_by(other)?)
     }
 
     /// Makes the folder, or opens it if it holds this sweep or one that it extends.
@@ -183,12 +177,14 @@ impl SweepFolder {
     }
 }
 
-fn state_of(path: &Path) -> Result<RunState> {
+fn state_of(path: &Path, expected: &SweepRun) -> Result<RunState> {
     if !path.join("config.toml").is_file() {
         return Ok(RunState::Waiting);
     }
     let run = RunFolder::open(path)?;
+    run.check_config(&expected.config)?;
     if let Some(result) = run.result()? {
+        run.check_ended()?;
         return Ok(RunState::Ended(result));
     }
     if !run.has_checkpoint() {

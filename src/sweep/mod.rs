@@ -12,6 +12,7 @@ mod execute;
 mod expand;
 mod folder;
 mod plan;
+mod point;
 mod preset;
 mod sitting;
 mod verdict;

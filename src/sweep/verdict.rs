@@ -6,7 +6,7 @@ use crate::metric;
 use crate::{Error, Result};
 use polars::prelude::{Column, DataFrame, NamedFrom, Series};
 use std::collections::BTreeMap;
-use toml::{Table, Value};
+use toml::Table;
 
 /// What was decided of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +43,13 @@ struct Decided {
     interval: Option<metric::Interval>,
     n: usize,
     verdict: Verdict,
+    /// Why it is not tested.
+    note: String,
 }
 
 /// The claims table: a row for each claim, with id, claim, published (words and figures), ours (the
 /// quantity), of and minus (the two it is the difference of), low and high (its 95 % bootstrap interval over
-/// seeds), n, verdict, and the rule.
+/// seeds), n, verdict, note (why it is not tested), and the rule.
 ///
 /// # Errors
 ///
@@ -62,6 +64,7 @@ pub fn claims_table(collected: &DataFrame, claims: &[Claim]) -> Result<DataFrame
         Series::new(name.into(), decided.iter().map(pick).collect::<Vec<_>>()).into()
     };
     let counts: Vec<u32> = decided.iter().map(|found| found.n as u32).collect();
+    let notes: Vec<&str> = decided.iter().map(|found| found.note.as_str()).collect();
     let verdicts: Vec<&str> = decided.iter().map(|found| found.verdict.name()).collect();
     let columns = vec![
         text("id", claims, |claim| claim.id.clone()),
@@ -74,26 +77,41 @@ pub fn claims_table(collected: &DataFrame, claims: &[Claim]) -> Result<DataFrame
         number("high", |found| found.interval.map(|interval| interval.high)),
         Series::new("n".into(), counts).into(),
         Series::new("verdict".into(), verdicts).into(),
+        Series::new("note".into(), notes).into(),
         text("rule", claims, Claim::rule),
     ];
     Ok(DataFrame::new(claims.len(), columns)?)
 }
 
 fn decide(collected: &DataFrame, claim: &Claim) -> Result<Decided> {
-    let nothing =
-        Decided { value: None, of: None, minus: None, interval: None, n: 0, verdict: Verdict::NotTested };
+    let untested = |note: &str| Decided {
+        value: None,
+        of: None,
+        minus: None,
+        interval: None,
+        n: 0,
+        verdict: Verdict::NotTested,
+        note: note.to_owned(),
+    };
     if !claim.not_tested.is_empty() {
-        return Ok(nothing);
+        return Ok(untested(&claim.not_tested));
     }
     let settings = Settings::of(collected, &claim.measure)?;
     let first = select(&settings, &claim.of, claim)?;
     let second = select(&settings, &claim.minus, claim)?;
-    // What one side names and the other doesn't must not keep the two from pairing.
+    // What one side names or hasn't must not keep the two from pairing: the baseline has no MLP.
     let named = |column: &str| claim.of.contains_key(column) || claim.minus.contains_key(column);
-    let of_mlp = |column: &str| ["activation", "hidden", "init", "max_seq_len"].contains(&column);
+    let none_of =
+        |rows: &[Ended], c: usize| !rows.is_empty() && rows.iter().all(|row| row.cells[c] == Cell::Missing);
+    let one_sided = |c: usize| none_of(&first, c) != none_of(&second, c) && !claim.minus.is_empty();
     let keys: Vec<usize> = (0..settings.columns.len())
-        .filter(|&c| !named(&settings.columns[c]) && !of_mlp(&settings.columns[c]))
+        .filter(|&c| !named(&settings.columns[c]) && settings.columns[c] != "max_seq_len" && !one_sided(c))
         .collect();
+    for (rows, name) in [(&first, "of"), (&second, "minus")] {
+        if rows.is_empty() && !(name == "minus" && claim.minus.is_empty()) {
+            return Ok(untested(&format!("no run that has ended is in `{name}`")));
+        }
+    }
     let first = by_key(&first, &keys, claim)?;
     let pairs: Vec<(f64, f64)> = if claim.minus.is_empty() {
         first.into_values().map(|value| (value, 0.0)).collect()
@@ -103,7 +121,7 @@ fn decide(collected: &DataFrame, claim: &Claim) -> Result<Decided> {
     };
     let n = pairs.len();
     if n == 0 {
-        return Ok(nothing);
+        return Ok(untested("no two runs of `of` and `minus` are equal in seed and all else"));
     }
     let statistic = |values: &mut dyn Iterator<Item = f64>| {
         let values: Vec<f64> = values.collect();
@@ -137,6 +155,11 @@ fn decide(collected: &DataFrame, claim: &Claim) -> Result<Decided> {
         interval: Some(interval),
         n,
         verdict,
+        note: if n < claim.least_runs {
+            format!("fewer than {} runs", claim.least_runs)
+        } else {
+            String::new()
+        },
     })
 }
 
@@ -148,13 +171,10 @@ fn select(settings: &Settings, wanted: &Table, claim: &Claim) -> Result<Vec<Ende
             let message = format!("a setting among {}", settings.columns.join(", "));
             return Err(Error::value(format!("claim {}: column", claim.id), message, format!("`{name}`")));
         };
-        let cell = match value {
-            Value::String(text) => Cell::Text(text.clone()),
-            Value::Integer(number) => Cell::Number(*number as f64),
-            Value::Float(number) => Cell::Number(*number),
-            other => Cell::Text(other.to_string()),
-        };
-        rows.retain(|row| row.cells[place] == cell);
+        let text = Cell::Text(value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        let number = value.as_float().or(value.as_integer().map(|number| number as f64)).map(Cell::Number);
+        // A hidden width of 64 is a text beside "2L".
+        rows.retain(|row| row.cells[place] == text || Some(&row.cells[place]) == number.as_ref());
     }
     // A claim that names no length is about the trained one.
     if let (Some(own), Some(at)) = (settings.place("seq_len"), settings.place("eval_seq_len"))

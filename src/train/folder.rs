@@ -9,7 +9,7 @@
 //! evaluation.json         the ended run at other lengths, if a sweep asked for them
 //! ```
 
-use super::{Checkpoint, LengthEvaluation, MetricsRow, RunConfig, RunResult};
+use super::{Checkpoint, LengthEvaluation, MetricsRow, RunConfig, RunResult, Status};
 use crate::file::{difference, is_occupied, walk, write_atomically};
 use crate::lambda::LambdaMap;
 use crate::model::RecallModel;
@@ -141,6 +141,49 @@ impl RunFolder {
         serde_json::from_slice(&text).map(Some).map_err(|error| Error::format(&path, error))
     }
 
+    /// Checks that the metrics are those of the result: a run that has ended is not looked at again by training.
+    ///
+    /// # Errors
+    ///
+    /// If a file can't be read, or the last evaluation isn't the result's.
+    pub fn check_ended(&self) -> Result<()> {
+        let Some(result) = self.result()? else { return Ok(()) };
+        let last = self.metrics()?.pop();
+        let (step, best) = (last.as_ref().map(|row| row.step), last.as_ref().map(|row| row.best_accuracy));
+        let diverged = result.status == Status::Diverged;
+        // A run that diverged went on for some steps after its last evaluation.
+        let same_step =
+            if diverged { step.is_none_or(|step| step <= result.steps) } else { step == Some(result.steps) };
+        if same_step && best == result.best_accuracy {
+            return Ok(());
+        }
+        let text =
+            |step: Option<usize>| step.map_or_else(|| "no step".to_owned(), |step| format!("step {step}"));
+        let message = format!(
+            "metrics.jsonl ends at {} with best accuracy {best:?}, result.json at step {} with {:?}: one of them was \
+             changed or lost lines",
+            text(step),
+            result.steps,
+            result.best_accuracy
+        );
+        Err(Error::run(&self.path, message))
+    }
+
+    /// Checks that the run is the one that is expected.
+    ///
+    /// # Errors
+    ///
+    /// Names the first field in which its configuration differs.
+    pub fn check_config(&self, expected: &RunConfig) -> Result<()> {
+        let found = self.config()?;
+        if found == *expected {
+            return Ok(());
+        }
+        let difference = difference(&found.to_toml(), &expected.to_toml());
+        let message = format!("holds a run with another configuration ({difference}); choose another folder");
+        Err(Error::run(&self.path, message))
+    }
+
     /// The model, with the λ map given if the run used one of a reader's own.
     ///
     /// # Errors
@@ -193,14 +236,7 @@ impl RunWriter {
         let folder = RunFolder { path: path.to_owned() };
         let config_file = folder.file("config.toml");
         if config_file.exists() {
-            let found = folder.config()?;
-            if found != *config {
-                let message = format!(
-                    "holds a run with another configuration ({}); choose another folder",
-                    difference(&found.to_toml(), &config.to_toml())
-                );
-                return Err(Error::run(path, message));
-            }
+            folder.check_config(config)?;
         } else {
             write_atomically(&config_file, config.to_toml().as_bytes())?;
         }
@@ -213,15 +249,17 @@ impl RunWriter {
         File::options().create(true).append(true).open(&path).map_err(Error::io(&path))
     }
 
-    /// Drops rows past `step`, which a run resumed from there writes again. Returns the row of `step`.
-    pub(super) fn rewind(&mut self, step: usize) -> Result<Option<MetricsRow>> {
+    /// Drops rows past `step`, which a run resumed from there writes again. Returns the row of `step`, and how
+    /// many there are.
+    pub(super) fn rewind(&mut self, step: usize) -> Result<(Option<MetricsRow>, usize)> {
         // The very bytes: a number that is read and written again may change in its last digit.
         let mut kept = self.folder.metrics_lines()?;
         kept.retain(|(row, _)| row.step <= step);
         let text: Vec<u8> = kept.iter().flat_map(|(_, line)| line).copied().collect();
         write_atomically(&self.folder.file("metrics.jsonl"), &text)?;
         self.metrics = Self::appendable(&self.folder)?;
-        Ok(kept.pop().map(|(row, _)| row).filter(|row| row.step == step))
+        let rows = kept.len();
+        Ok((kept.pop().map(|(row, _)| row).filter(|row| row.step == step), rows))
     }
 
     /// Appends a row and flushes it.

@@ -128,7 +128,10 @@ impl Ready {
     fn of(index: usize, job: &Job, options: &Options) -> Result<Self> {
         let writer = RunWriter::open(&job.folder, &job.config)?;
         match writer.folder.result()? {
-            Some(result) => Ok(Self::Ended(index, result)),
+            Some(result) => {
+                writer.folder.check_ended()?;
+                Ok(Self::Ended(index, result))
+            }
             None => Ok(Self::Waiting(Box::new(Run::prepare(index, job, writer, &options.device)?))),
         }
     }
@@ -217,7 +220,17 @@ impl Run {
             let adam = Adam::new(&parameters.flatten());
             Checkpoint { parameters, adam, progress: Progress::default() }
         };
-        let last = writer.rewind(state.progress.step)?;
+        let (last, rows) = writer.rewind(state.progress.step)?;
+        // The last one may be lost: it is written before its checkpoint, and evaluated again.
+        let expected = state.progress.step / config.train.eval_every;
+        if rows + 1 < expected {
+            let message = format!(
+                "metrics.jsonl has {rows} rows up to step {}, expected {expected} of them: restore it, or remove \
+                 checkpoint.safetensors and metrics.jsonl to start anew",
+                state.progress.step
+            );
+            return Err(Error::run(writer.folder.path(), message));
+        }
         let (train, validation) = config.task.examples();
         let data = |split, count| Dataset::generate(&config.task, config.seed, split, count);
         Ok(Self {

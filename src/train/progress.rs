@@ -63,7 +63,7 @@ impl Overall {
     fn text(&self) -> String {
         let left = self
             .seconds_left()
-            .map_or_else(String::new, |seconds| format!(", at most {} left", duration(seconds)));
+            .map_or_else(String::new, |seconds| format!(", about {} left", duration(seconds)));
         format!("{} of {} runs done{left}", self.now().finished, self.runs)
     }
 }

@@ -33,8 +33,9 @@ pub fn accuracy_against_pairs(runs: &DataFrame, published: Option<&DataFrame>) -
     })?;
     let mut beside = self::published(published, "pairs", &kinds_among(&kinds))?;
     beside.iter_mut().for_each(|one| one.x = one.x.log2());
+    let seq_len = numbers(runs, "seq_len")?[0];
     render(&BandChart {
-        title: "MQAR: best validation accuracy (mean ± std over seeds)".to_owned(),
+        title: format!("MQAR, T = {seq_len}: best validation accuracy (mean ± std over seeds)"),
         plot: Plot {
             x_label: "number of key/value pairs k".to_owned(),
             y_label: "accuracy".to_owned(),

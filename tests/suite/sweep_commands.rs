@@ -104,6 +104,32 @@ fn from_a_file_to_figures() {
     assert!(page.contains(&hash), "the page proves what was read");
     assert!(!page.contains(&at.display().to_string()), "no path of this machine");
     assert!(page.contains("| MLP-λ is better | somewhere |"), "{page}");
+    assert!(page.contains("Not the checked-in preset of this name"), "{page}");
+    std::fs::write(at.join("README.md"), "# My thesis").unwrap();
+    let (_, message) = refused(at, &["paper", "figures", "--from", "runs", "--out", "."]);
+    assert!(message.contains("README.md") && message.contains("another text"), "{message}");
+
+    // An ended run that was changed is not taken for what it was.
+    let metrics = at.join(sweep).join("fixed-k2-seed0/metrics.jsonl");
+    let text = std::fs::read_to_string(&metrics).unwrap();
+    std::fs::write(&metrics, text.split_inclusive('\n').next().unwrap()).unwrap();
+    let status = said(at, &["status", sweep]);
+    assert!(
+        status.contains("7 of 8 runs ended") && status.contains("metrics.jsonl ends at step 10"),
+        "{status}"
+    );
+    let (_, message) = refused(at, &["sweep", "sweep.toml", "--quiet"]);
+    assert!(message.contains("1 run failed") && message.contains("fixed-k2-seed0"), "{message}");
+    std::fs::write(&metrics, text).unwrap();
+    let config = at.join(sweep).join("fixed-k4-seed0/config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("learning_rate = 0.001", "learning_rate = 0.5")).unwrap();
+    let (_, message) = refused(at, &["sweep", "sweep.toml", "--quiet"]);
+    assert!(message.contains("found `learning_rate = 0.5`"), "{message}");
+    std::fs::write(&config, text).unwrap();
+    // What can be made again is.
+    std::fs::write(at.join(sweep).join("fixed-k4-seed0/lambda.parquet"), "torn").unwrap();
+    said(at, &["sweep", "sweep.toml", "--quiet"]);
 }
 
 /// SHA-256 as coreutils has it.

@@ -4,7 +4,7 @@ use crate::training::{options, outcome, tiny};
 use loglinear::frame::{axis_effects, best_less_last, kind_differences, read_parquet, summaries};
 use loglinear::polars::prelude::*;
 use loglinear::sweep::*;
-use loglinear::train::{Job, RunConfig, RunFolder, Status, train};
+use loglinear::train::{Job, RunConfig, RunFolder, RunResult, Status, train};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -79,8 +79,29 @@ fn a_wrong_sweep_says_what_and_where() {
         ("[base]\ntrain.steps.x = 1", "invalid type"),
         ("[axes]\nseed = [0]\n[[exclude]]\nseed = 0", "everything is excluded"),
         ("[axes]\nseed = [0]\n[[exclude]]\nseed = 5", "matches no run"),
-        ("[axes]\nseed = [0]\n[[exclude]]\ntask.pairs = 5", "expected one of the axes seed"),
-        ("[axes]\nseed = [0]\n[[include]]\nseed = 0", "found `seed0` twice, with equal settings"),
+        ("[axes]\nseed = [0]\n[[exclude]]\ntask.pairs = 5", "expected one of the axes [seed]"),
+        ("[axes]\nseed = [0]\n[[include]]\nseed = 0", "found `seed0` and `seed0`, which are the same"),
+        ("[axes]\nseed = [0, 1]\nz = [{ name = \"a\", seed = 5 }]", "expected that one axis sets `seed`"),
+        ("[axes]\ntrain.learning_rate = [1, 1.0]", "which are the same"),
+        (
+            "[axes]\nmodel.mixer = [\"linear\"]\nmodel.lambda.kind = [\"fixed\", \"mlp-softmax\"]",
+            "which are the same",
+        ),
+        ("[axes]\nz = [{ name = \"..\" }]", "found `..`"),
+        ("[axes]\nz = [{ name = \"lock\" }]", "found `lock`"),
+        ("lambda_sequences = 100000", "lambda_sequences: expected at most 1000"),
+        (
+            "[[claims]]\nid = \"a\"\nclaim = \"b\"\nmeasure = \"bets\"\nof = { kind = \"fixed\" }\nsupported = { at_least = 1.0 }\nleast_runs = 1",
+            "found `bets`",
+        ),
+        (
+            "[[claims]]\nid = \"a\"\nclaim = \"b\"\nmeasure = \"accuracy\"\nof = { kindd = \"fixed\" }\nsupported = { at_least = 1.0 }\nleast_runs = 1",
+            "found `kindd`",
+        ),
+        (
+            "[[claims]]\nid = \"a\"\nclaim = \"b\"\nmeasure = \"accuracy\"\nof = { kind = \"fixed\" }\nsupported = { at_least = 0.9, at_most = 0.1 }\nleast_runs = 1",
+            "at_least ≤ at_most",
+        ),
         ("[[claims]]\nid = \"a\"\nclaim = \"b\"", "claim a: measure: expected a column"),
         (
             "[[claims]]\nid = \"a\"\nclaim = \"b\"\nmeasure = \"accuracy\"\nof = { kind = \"fixed\" }",
@@ -271,6 +292,10 @@ fn made_up(at: &Path, accuracy: impl Fn(&RunConfig) -> f64) -> DataFrame {
             )
         };
         std::fs::write(path, line(20, value) + &line(40, value - 0.01)).unwrap();
+        let path = at.join(&run.name).join("result.json");
+        let mut result: RunResult = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        result.best_accuracy = Some(value);
+        std::fs::write(path, serde_json::to_vec(&result).unwrap()).unwrap();
     }
     SweepFolder::open(at).unwrap().collect().unwrap()
 }

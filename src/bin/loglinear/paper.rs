@@ -42,8 +42,8 @@ impl PaperCommand {
             let expected = "a folder with results (there is neither data/results nor runs here)";
             return Err(Failure::Usage(Error::value("--from", expected, "none")));
         };
-        let command = format!("loglinear paper figures --from {} --out {}", from.display(), out.display());
-        let made = paper::figures(&from, &out, &command)?;
+        let arguments = format!(" --from {} --out {}", from.display(), out.display());
+        let made = paper::figures(&from, &out, &arguments)?;
         for Entry { name, outcome, .. } in &made.entries {
             match outcome {
                 paper::Outcome::Drawn(files, _) => {

@@ -74,6 +74,9 @@ pub fn claims(heading: &str, claims: &DataFrame) -> Outcome {
                 cell("ours", row)
             ))?;
         }
+        if !cell("note", row).is_empty() {
+            say(format_args!("    because:   {}", cell("note", row)))?;
+        }
         say(textwrap(&format!("    rule: {}", cell("rule", row)), 110))?;
     }
     say("")

@@ -11,6 +11,7 @@ use loglinear::polars::prelude::DataFrame;
 use loglinear::sweep::SweepFolder;
 use loglinear::train::RunFolder;
 use loglinear::{Error, Result};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -46,6 +47,16 @@ fn collected(folder: &Path) -> Result<DataFrame> {
     }
     let runs = RunFolder::find(folder)?;
     let records = runs.iter().map(|run| RunRecord::of(run, Vec::new())).collect::<Result<Vec<_>>>()?;
+    let mut known: HashMap<String, &RunRecord> = HashMap::new();
+    for record in &records {
+        if let Some(twin) = known.insert(record.config.to_toml(), record) {
+            let message = format!(
+                "{} and {} are the same run: two copies would count as two seeds",
+                twin.name, record.name
+            );
+            return Err(Error::run(folder, message));
+        }
+    }
     frame::collect(&records)
 }
 
@@ -104,10 +115,16 @@ pub struct Claims {
 
 impl Claims {
     pub fn run(self) -> Outcome {
-        let mut claims = paper::claims(&Results::find(&self.folder)?)?;
+        let results = Results::find(&self.folder)?;
+        if results.sweeps().next().is_none() {
+            let message =
+                "no sweep here or below that was collected: `loglinear sweep` and `loglinear collect` do it";
+            return Err(Failure::Failed(Error::run(&self.folder, message)));
+        }
+        let mut claims = paper::claims(&results)?;
         report::claims("Claims of the paper, by rules written before the runs", &claims.paper)?;
-        if claims.small.height() > 0 {
-            report::claims(SMALL_CLAIMS, &claims.small)?;
+        if claims.others.height() > 0 {
+            report::claims(SMALL_CLAIMS, &claims.others)?;
         }
         if let Some(out) = &self.out {
             write_parquet(&mut claims.paper, out)?;
@@ -117,4 +134,4 @@ impl Claims {
 }
 
 /// Heading of the verdicts of small presets.
-pub const SMALL_CLAIMS: &str = "The same rules on small presets, which say nothing of the published sizes";
+pub const SMALL_CLAIMS: &str = "Small presets and other sweeps, which say nothing of the published sizes";

@@ -53,7 +53,7 @@ const EXAMPLES: &str = "Examples:
   loglinear sweep paper/mqar --dry-run
   loglinear sweep ablation/init --show > mine.toml && loglinear sweep mine.toml --out runs/mine
 
-A stopped or killed sweep goes on when the same command is given again.";
+A stopped or killed sweep goes on when the same command is given again. Runs that diverge are results like others.";
 
 impl SweepCommand {
     pub fn run(self) -> Outcome {
@@ -183,11 +183,11 @@ fn ended(outcome: &SweepOutcome) -> Outcome {
         count(|state| matches!(state, RunState::Ended(result) if result.status == Status::Diverged));
     if !outcome.failures.is_empty() {
         let each = outcome.failures.iter().map(|(run, message)| format!("\n  {run}: {message}"));
-        let message = format!(
-            "{} runs failed; the others are kept:{}",
-            outcome.failures.len(),
-            each.collect::<String>()
-        );
+        let count = match outcome.failures.len() {
+            1 => "1 run".to_owned(),
+            more => format!("{more} runs"),
+        };
+        let message = format!("{count} failed; the others are kept:{}", each.collect::<String>());
         return Err(Failure::Stopped(message));
     }
     if open > 0 {
