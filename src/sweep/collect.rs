@@ -1,12 +1,37 @@
 //! A sweep's runs as one frame.
 
 use super::{RunState, SweepFolder};
-use crate::Result;
 use crate::frame::{self, RunRecord};
 use crate::train::RunFolder;
+use crate::{Error, Result};
 use polars::prelude::DataFrame;
 
 impl SweepFolder {
+    /// Checks that collecting again would lose nothing: recorded results may lie here without their runs.
+    ///
+    /// # Errors
+    ///
+    /// If `collected.parquet` has more runs that ended than there are run folders that did.
+    pub fn check_collected(&self) -> Result<()> {
+        let file = self.file("collected.parquet");
+        // One that can't be read has nothing to lose.
+        let Ok(collected) = frame::read_parquet(&file) else { return Ok(()) };
+        let held = frame::ended_runs(&collected)?.height();
+        let states = self.states()?;
+        let count = |test: fn(&RunState) -> bool| states.iter().filter(|state| test(state)).count();
+        let there = count(|state| matches!(state, RunState::Ended(_)));
+        // A run that was damaged after it was collected has not ended any more, but is still there.
+        let failed = count(|state| matches!(state, RunState::Failed(_)));
+        if held <= there + failed {
+            return Ok(());
+        }
+        let message = format!(
+            "holds results of {held} runs, of which {there} are here as run folders: collecting again would lose the \
+             others; train in another folder, or move collected.parquet away"
+        );
+        Err(Error::run(&file, message))
+    }
+
     /// What came out of all runs: a row an evaluation, see [`frame::collect`]. A run that waits or failed
     /// has a row too.
     ///

@@ -68,6 +68,7 @@ pub fn run(sweep: &Sweep, out: &Path, options: &SweepOptions) -> Result<SweepOut
     let lock = File::create(out.join("lock")).map_err(Error::io(out.join("lock")))?;
     lock.try_lock().map_err(|_| Error::run(out, "another process is training this sweep"))?;
     let folder = SweepFolder::create(out, sweep)?;
+    folder.check_collected()?;
     folder.write_failures(&BTreeMap::new())?;
     let states = folder.states()?;
     let plan = options.plan(folder.runs(), &states);

@@ -181,6 +181,15 @@ fn a_sweep_trains_collects_and_is_not_trained_again() {
     assert_eq!(again.states, first.states);
     assert_eq!(modified(&checkpoint), before);
 
+    // Results that were recorded without their runs are not overwritten.
+    let recorded = folder.path().join("recorded");
+    std::fs::create_dir(&recorded).unwrap();
+    for file in ["sweep.toml", "collected.parquet"] {
+        std::fs::copy(out.join(file), recorded.join(file)).unwrap();
+    }
+    let message = run(&sweep, &recorded, &sweep_options()).unwrap_err().to_string();
+    assert!(message.contains("results of 8 runs, of which 0"), "{message}");
+
     let more = sweep.clone().axis("seed", [0, 1, 2]);
     let extended = run(&more, &out, &sweep_options()).unwrap();
     assert_eq!(extended.states.len(), 12);

@@ -34,6 +34,9 @@ impl Collect {
             let expected = "a file name that ends in .parquet";
             return Err(Failure::Usage(Error::value("--out", expected, out.display())));
         }
+        if self.out.is_none() && self.folder.join("sweep.toml").is_file() {
+            SweepFolder::open(&self.folder)?.check_collected()?;
+        }
         let mut frame = collected(&self.folder)?;
         write_parquet(&mut frame, &out)?;
         report::say(format_args!("{}: {} evaluations", out.display(), frame.height()))

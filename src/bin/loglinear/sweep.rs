@@ -239,6 +239,9 @@ impl StatusCommand {
             let ended = states.iter().filter(|state| matches!(state, RunState::Ended(_))).count();
             let (name, path) = (&sweep.sweep().name, sweep.path().display());
             report::say(format_args!("{name} in {path}: {ended} of {} runs ended", states.len()))?;
+            if let Err(error) = sweep.check_collected() {
+                report::say(error)?;
+            }
             let mut rows = vec![["run", "state", "step", "of", "accuracy"].map(str::to_owned).to_vec()];
             for (run, state) in runs {
                 let (state, step, accuracy) = describe(state);
