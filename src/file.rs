@@ -45,10 +45,14 @@ pub(crate) fn walk(path: &Path, mut visit: impl FnMut(&Path) -> Result<bool>) ->
     Ok(())
 }
 
-/// Whether a folder holds anything, but for a lock that is taken before anything else is written.
-pub(crate) fn is_occupied(path: &Path) -> Result<bool> {
+/// Whether a folder holds anything, but for what a process leaves that was killed while it wrote the first
+/// file there: a lock, and that file's temporary twin.
+pub(crate) fn is_occupied(path: &Path, first: &str) -> Result<bool> {
+    let temporary = Path::new(first).with_extension("tmp");
     let others = |mut entries: std::fs::ReadDir| {
-        entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lock"))
+        entries.any(|entry| {
+            entry.is_ok_and(|entry| entry.file_name() != "lock" && *entry.file_name() != *temporary)
+        })
     };
     Ok(path.is_dir() && others(std::fs::read_dir(path).map_err(Error::io(path))?))
 }

@@ -39,7 +39,7 @@ pub struct SweepOutcome {
 /// lose more (`cargo bench --bench step -- cohorts`).
 const CPU_COHORT: usize = 2;
 
-/// On an H200 a run-step of 16 runs costs a quarter of one alone, and half of that of 4; what a larger cohort
+/// On an H200 a run-step of 16 runs costs a quarter of one alone, and six tenths of one of 4; what a larger cohort
 /// would gain is less than what its slowest run would cost.
 const GPU_COHORT: usize = 16;
 

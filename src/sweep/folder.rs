@@ -153,7 +153,7 @@ impl SweepFolder {
             let message = format!("holds another sweep ({difference}); choose another folder");
             return Err(Error::run(path, message));
         }
-        if is_occupied(path)? {
+        if is_occupied(path, "sweep.toml")? {
             return Err(Error::run(path, "the folder holds other files and no sweep; choose another place"));
         }
         Ok(())

@@ -227,7 +227,7 @@ pub(super) struct RunWriter {
 impl RunWriter {
     /// Creates the folder, or opens it if it holds the same run.
     pub(super) fn open(path: &Path, config: &RunConfig) -> Result<Self> {
-        if !path.join("config.toml").exists() && is_occupied(path)? {
+        if !path.join("config.toml").exists() && is_occupied(path, "config.toml")? {
             return Err(Error::run(path, "the folder holds other files and no run; choose another place"));
         }
         std::fs::create_dir_all(path).map_err(Error::io(path))?;

@@ -80,7 +80,8 @@ fn a_sweep_killed_again_and_again_ends_as_an_undisturbed_one() {
         std::thread::sleep(Duration::from_millis(delay as u64));
         ended = child.try_wait().unwrap().is_some();
         child.kill().unwrap();
-        let (_, message) = finish(child);
+        let (success, message) = finish(child);
+        assert!(success || !ended, "only a kill stops it: {message}");
         assert!(!message.contains("error"), "{message}");
         assert_little_is_lost(&out);
         kills += usize::from(!ended);
@@ -91,6 +92,25 @@ fn a_sweep_killed_again_and_again_ends_as_an_undisturbed_one() {
     assert_eq!(sittings.last().unwrap().device, "cpu");
     assert!(kills >= 3, "killed {kills} times: the sweep is too short");
     assert_same(&out, &folder.path().join("whole/sweep"));
+}
+
+#[test]
+fn what_a_kill_leaves_of_a_first_write_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("sweep");
+    let run = out.join("fixed-seed0");
+    std::fs::create_dir_all(&run).unwrap();
+    std::fs::write(out.join("sweep.toml"), SWEEP).unwrap();
+    for name in ["lock", "config.tmp"] {
+        std::fs::write(run.join(name), "").unwrap();
+    }
+    let (success, message) = finish(start(folder.path(), "sweep"));
+    assert!(success, "{message}");
+    let fresh = folder.path().join("fresh");
+    std::fs::create_dir_all(&fresh).unwrap();
+    std::fs::write(fresh.join("sweep.tmp"), "name = ").unwrap();
+    let (success, message) = finish(start(folder.path(), "fresh"));
+    assert!(success, "{message}");
 }
 
 #[test]
