@@ -4,7 +4,7 @@ use super::lambda_reading;
 use super::runs::{Identity, column, identity_columns, run_name};
 use crate::lambda::{Hidden, LambdaKind};
 use crate::model::Mixer;
-use crate::train::{LengthEvaluation, MetricsRow, RunConfig, RunFolder, RunResult};
+use crate::train::{LengthEvaluation, MetricsRow, RunConfig, RunFolder, RunResult, Status};
 use crate::{Error, Result};
 use polars::prelude::{Column, DataFrame, Expr, IntoLazy, col, lit};
 use toml::Value;
@@ -162,13 +162,17 @@ pub fn collect(records: &[RunRecord]) -> Result<DataFrame> {
     Ok(DataFrame::new(rows.len(), columns)?)
 }
 
+/// Names in the column `status` of runs that have ended.
+pub(super) const ENDED: [&str; 3] =
+    [Status::Target.name(), Status::Completed.name(), Status::Diverged.name()];
+
 /// The last evaluation at the trained length of every run that has ended: a row a run.
 ///
 /// # Errors
 ///
 /// If the frame isn't a collected one.
 pub fn ended_runs(collected: &DataFrame) -> Result<DataFrame> {
-    let ended = ["target", "completed", "diverged"].map(|name| col("status").eq(lit(name)));
+    let ended = ENDED.map(|name| col("status").eq(lit(name)));
     let ended = ended.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(false));
     let own = col("eval_seq_len").eq(col("seq_len"));
     Ok(collected.clone().lazy().filter(col("last").and(own).and(ended)).collect()?)

@@ -1,5 +1,6 @@
 //! Rows of a collected frame as settings and values: what statistics group and pair by.
 
+use super::collect::ENDED;
 use crate::{Error, Result};
 use polars::prelude::{Column, DataFrame, DataType, NamedFrom, Series};
 use std::cmp::Ordering;
@@ -131,10 +132,8 @@ impl Settings {
         let (status, last) = (super::texts(collected, "status")?, super::numbers(collected, "last")?);
         let (own, at) = (super::numbers(collected, "seq_len")?, super::numbers(collected, "eval_seq_len")?);
         let anywhere = ["accuracy", "validation_loss"].contains(&measure);
-        let wanted = |&row: &usize| {
-            let ended = ["target", "completed", "diverged"].contains(&status[row].as_str());
-            ended && last[row] == 1.0 && (anywhere || own[row] == at[row])
-        };
+        let ended = |row: usize| ENDED.contains(&status[row].as_str());
+        let wanted = |&row: &usize| ended(row) && last[row] == 1.0 && (anywhere || own[row] == at[row]);
         let row = |row: usize| Ended {
             seed: seeds[row] as u64,
             cells: cells.iter().map(|column| column[row].clone()).collect(),
@@ -142,10 +141,7 @@ impl Settings {
             chance: chance[row],
         };
         let rows = (0..collected.height()).filter(wanted).map(row).collect();
-        let unended = |&row: &usize| {
-            let ended = ["target", "completed", "diverged"].contains(&status[row].as_str());
-            !ended && last[row] == 1.0 && own[row] == at[row]
-        };
+        let unended = |&row: &usize| !ended(row) && last[row] == 1.0 && own[row] == at[row];
         let open = (0..collected.height()).filter(unended).count();
         Ok(Self { columns, rows, open })
     }

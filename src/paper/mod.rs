@@ -82,17 +82,19 @@ pub fn figures(from: &Path, out: &Path, arguments: &str) -> Result<Made> {
 /// If a claim doesn't fit its results.
 pub fn claims(results: &Results) -> Result<Claims> {
     let nothing = frame::collect(&[])?;
-    let (mut paper, mut others) = (Vec::new(), Vec::new());
+    let (mut paper, mut others, mut recorded_presets) = (Vec::new(), Vec::new(), Vec::new());
     for recorded in results.sweeps() {
-        let table = sweep::claims_table(&recorded.collected, &recorded.folder.sweep().claims)?;
-        if recorded.is_preset()? && !recorded.is_small() { paper.push(table) } else { others.push(table) }
+        let sweep = recorded.folder.sweep();
+        let table = sweep::claims_table(&recorded.collected, &sweep.claims)?;
+        if recorded.is_preset()? && !recorded.is_small() {
+            recorded_presets.push(sweep.name.as_str());
+            paper.push(table);
+        } else {
+            others.push(table);
+        }
     }
     for name in sweep::preset_names().filter(|name| !name.ends_with(SMALL)) {
-        let mut is_recorded = false;
-        for recorded in results.sweeps().filter(|recorded| recorded.folder.sweep().name == name) {
-            is_recorded = recorded.is_preset()?;
-        }
-        if !is_recorded {
+        if !recorded_presets.contains(&name) {
             paper.push(sweep::claims_table(&nothing, &sweep::preset(name)?.claims)?);
         }
     }

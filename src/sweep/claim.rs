@@ -1,5 +1,6 @@
 //! Claims with the rule that decides them, written down before the runs.
 
+use super::point::value_text;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -163,9 +164,7 @@ impl Claim {
             return self.not_tested.clone();
         }
         let select = |table: &Table| {
-            let part = |(column, value): (&String, &Value)| {
-                format!("{column} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-            };
+            let part = |(column, value): (&String, &Value)| format!("{column} = {}", value_text(value));
             table.iter().map(part).collect::<Vec<_>>().join(", ")
         };
         let statistic = match self.statistic {

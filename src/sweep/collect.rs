@@ -19,7 +19,7 @@ impl SweepFolder {
         let held = frame::ended_runs(&collected)?.height();
         let states = self.states()?;
         let count = |test: fn(&RunState) -> bool| states.iter().filter(|state| test(state)).count();
-        let there = count(|state| matches!(state, RunState::Ended(_)));
+        let there = count(RunState::is_ended);
         // A run that was damaged after it was collected has not ended any more, but is still there.
         let failed = count(|state| matches!(state, RunState::Failed(_)));
         if held <= there + failed {

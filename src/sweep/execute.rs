@@ -75,14 +75,14 @@ pub fn run(sweep: &Sweep, out: &Path, options: &SweepOptions) -> Result<SweepOut
     let overall = Overall::new(folder.runs().len(), plan.ended, plan.positions);
     let mut work = Work { folder: &folder, options, overall, failures: BTreeMap::new() };
     for (run, state) in folder.runs().iter().zip(&states) {
-        if matches!(state, RunState::Ended(_)) {
+        if state.is_ended() {
             work.complete(run)?;
         }
     }
     let started = SystemTime::now();
     let earlier = folder.sittings()?;
     let record = |states: &[RunState]| {
-        let ended = states.iter().filter(|state| matches!(state, RunState::Ended(_))).count();
+        let ended = states.iter().filter(|state| state.is_ended()).count();
         let now = Sitting::since(started, ended.saturating_sub(plan.ended), &options.train.device);
         folder.write_sittings(&[&earlier[..], &[now]].concat())
     };

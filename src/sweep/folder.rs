@@ -25,6 +25,13 @@ pub enum RunState {
     Failed(String),
 }
 
+impl RunState {
+    /// Whether the run has ended, whatever came out.
+    pub fn is_ended(&self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+}
+
 /// A sweep's folder, to read.
 #[derive(Clone, Debug)]
 pub struct SweepFolder {
@@ -162,7 +169,7 @@ impl SweepFolder {
     /// Whether a sweep can be trained in this folder. Its claims must be the held one's: rules are written
     /// before the runs. As long as none has ended nothing is known, and a rule can be mended.
     fn is_extended_by(&self, other: &Sweep) -> Result<bool> {
-        let ended = self.states()?.iter().any(|state| matches!(state, RunState::Ended(_)));
+        let ended = self.states()?.iter().any(RunState::is_ended);
         Ok((self.sweep.claims == other.claims || !ended) && self.sweep.is_extended_by(other)?)
     }
 

@@ -52,7 +52,7 @@ pub(super) fn run_name(point: &[(String, Value)]) -> String {
 }
 
 /// A value without quotes.
-fn value_text(value: &Value) -> String {
+pub(super) fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

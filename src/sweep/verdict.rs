@@ -1,5 +1,6 @@
 //! What collected runs say of a sweep's claims, by the rules that it holds.
 
+use super::point::value_text;
 use super::{Claim, Statistic};
 use crate::frame::{BOOTSTRAP_SEED, CONFIDENCE, Cell, Ended, Settings};
 use crate::metric;
@@ -171,7 +172,7 @@ fn select(settings: &Settings, wanted: &Table, claim: &Claim) -> Result<Vec<Ende
             let message = format!("a setting among {}", settings.columns.join(", "));
             return Err(Error::value(format!("claim {}: column", claim.id), message, format!("`{name}`")));
         };
-        let text = Cell::Text(value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        let text = Cell::Text(value_text(value));
         let number = value.as_float().or(value.as_integer().map(|number| number as f64)).map(Cell::Number);
         // A hidden width of 64 is a text beside "2L".
         rows.retain(|row| row.cells[place] == text || Some(&row.cells[place]) == number.as_ref());

@@ -47,7 +47,7 @@ pub enum Status {
 
 impl Status {
     /// Name in frames and tables.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
             Self::Target => "target",

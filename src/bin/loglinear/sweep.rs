@@ -236,7 +236,7 @@ impl StatusCommand {
                 }
                 continue;
             }
-            let ended = states.iter().filter(|state| matches!(state, RunState::Ended(_))).count();
+            let ended = states.iter().filter(|state| state.is_ended()).count();
             let (name, path) = (&sweep.sweep().name, sweep.path().display());
             report::say(format_args!("{name} in {path}: {ended} of {} runs ended", states.len()))?;
             if let Err(error) = sweep.check_collected() {
