@@ -13,7 +13,7 @@ use loglinear::burn;
 use loglinear::cohort::Parameters;
 use loglinear::device;
 use loglinear::lambda::{LambdaConfig, LambdaKind};
-use loglinear::model::{IGNORED, RecallConfig, RecallModel, cross_entropy};
+use loglinear::model::{IGNORED, Model, ModelConfig, cross_entropy};
 use loglinear::random::Generator;
 use loglinear::train::{Adam, TrainConfig};
 use std::collections::BTreeMap;
@@ -86,12 +86,12 @@ fn cohorts(on: &Device) {
 /// Milliseconds of a step (forward, backward, clipping, Adam) in each of `samples` samples of
 /// `steps` steps; the first sample is one step.
 fn step_times(on: &Device, runs: usize, seq_len: usize, samples: usize, steps: usize) -> Vec<f64> {
-    let config = RecallConfig {
+    let config = ModelConfig {
         max_seq_len: seq_len,
         lambda: LambdaConfig::release(LambdaKind::MlpSoftplus),
-        ..RecallConfig::default()
+        ..ModelConfig::default()
     };
-    let model = RecallModel::new(config).unwrap();
+    let model = Model::new(config).unwrap();
     let seeds: Vec<u64> = (0..runs as u64).collect();
     let mut parameters = Parameters::initialise(model.specs(), &seeds, on, DType::F32);
     let mut adam = Adam::new(&parameters.flatten());

@@ -81,7 +81,7 @@ fn what_one_cell_makes_is_used_ten_cells_later() {
     let mut cells = vec![
         "use loglinear::notebook::prelude::*;\n\
          let device = device::parse(\"cpu\")?;\n\
-         let model = RecallModel::new(RecallConfig { max_seq_len: 16, ..Default::default() })?;\n\
+         let model = Model::new(ModelConfig { max_seq_len: 16, ..Default::default() })?;\n\
          let parameters = cohort::Parameters::initialise(model.specs(), &[0], &device, DType::F64);\n\
          let tokens = Tensor::<3, Int>::from_data(TensorData::new((1..=16i64).collect(), [1, 1, 16]), &device);\n\
          let field: Tensor<4> = model.capture(&parameters, tokens.clone())?.lambda[0].clone();\n\

@@ -4,7 +4,7 @@ use super::runs::run_name;
 use crate::cohort::Parameters;
 use crate::fenwick;
 use crate::lambda::LambdaMap;
-use crate::model::{Mixer, RecallModel};
+use crate::model::{Mixer, Model};
 use crate::task::{Batch, Dataset, Split};
 use crate::train::RunFolder;
 use crate::{Error, Result, device};
@@ -129,7 +129,7 @@ pub fn first_run(lambda: &DataFrame) -> Result<String> {
 /// If the parameters are not of exactly one run, or the model is a baseline without λ.
 pub fn capture_lambda(
     run: &str,
-    model: &RecallModel,
+    model: &Model,
     parameters: &Parameters,
     data: &Dataset,
     device: &Device,

@@ -120,7 +120,7 @@ pub struct LambdaConfig {
     /// Initial values (MLPs only).
     pub init: InitProtocol,
     /// Name of a map of the reader's own, which replaces the built-in one. The name only records
-    /// what was used: the map itself is passed to [`crate::model::RecallModel::with_lambda`].
+    /// what was used: the map itself is passed to [`crate::model::Model::with_lambda`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom: Option<String>,
 }

@@ -21,7 +21,7 @@ pub enum Mixer {
 /// The synthetic-task model. Defaults are the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct RecallConfig {
+pub struct ModelConfig {
     /// Number of tokens.
     pub vocab: usize,
     /// Width of the residual stream.
@@ -40,7 +40,7 @@ pub struct RecallConfig {
     pub lambda: LambdaConfig,
 }
 
-impl Default for RecallConfig {
+impl Default for ModelConfig {
     fn default() -> Self {
         Self {
             vocab: 128,
@@ -55,7 +55,7 @@ impl Default for RecallConfig {
     }
 }
 
-impl RecallConfig {
+impl ModelConfig {
     /// Number of memory levels.
     pub fn levels(&self) -> usize {
         fenwick::num_levels(self.max_seq_len)

@@ -4,9 +4,9 @@ mod config;
 mod loss;
 mod recall;
 
-pub use config::{Mixer, RecallConfig};
+pub use config::{Mixer, ModelConfig};
 pub use loss::{IGNORED, cross_entropy};
-pub use recall::{Captured, RecallModel};
+pub use recall::{Captured, Model};
 
 /// Standard deviation of the initial linear and embedding weights.
 pub const INIT_STD: f64 = 0.02;
@@ -29,7 +29,7 @@ impl ParameterOverhead {
 }
 
 /// Counts the parameters of a model's λ maps against all of them.
-pub fn parameter_overhead(model: &RecallModel) -> ParameterOverhead {
+pub fn parameter_overhead(model: &Model) -> ParameterOverhead {
     let total = model.specs().iter().map(crate::cohort::Spec::count).sum();
     ParameterOverhead { total, lambda: model.lambda_parameters() }
 }

@@ -4,7 +4,7 @@
 //! q, k, v, d and Δ are projections without bias, g = −exp(A_log) · softplus(Δ + Δ_bias), and v is
 //! not scaled by Δ.
 
-use super::{INIT_STD, Mixer, RecallConfig};
+use super::{INIT_STD, Mixer, ModelConfig};
 use crate::attention::{ChunkSize, Inputs, chunkwise, linear as linear_attention, softmax};
 use crate::cohort::{Init, Parameters, Spec, embedding, layer_norm, linear, linear_many, softplus};
 use crate::lambda::{self, LambdaInput, LambdaMap, Scope};
@@ -26,19 +26,19 @@ pub struct Captured {
 
 /// The recall model, without its parameters: those are a [`Parameters`] of the caller's.
 #[derive(Clone, Debug)]
-pub struct RecallModel {
-    config: RecallConfig,
+pub struct Model {
+    config: ModelConfig,
     map: Arc<dyn LambdaMap>,
     chunk: ChunkSize,
 }
 
-impl RecallModel {
+impl Model {
     /// A model with the λ map that its configuration names.
     ///
     /// # Errors
     ///
     /// If a field of the configuration is out of range.
-    pub fn new(config: RecallConfig) -> Result<Self> {
+    pub fn new(config: ModelConfig) -> Result<Self> {
         let map = config.lambda.map()?;
         Self::with_lambda(config, map)
     }
@@ -48,7 +48,7 @@ impl RecallModel {
     /// # Errors
     ///
     /// If a field of the configuration is out of range.
-    pub fn with_lambda(config: RecallConfig, map: Arc<dyn LambdaMap>) -> Result<Self> {
+    pub fn with_lambda(config: ModelConfig, map: Arc<dyn LambdaMap>) -> Result<Self> {
         config.validate()?;
         if config.mixer == Mixer::LogLinear && config.lambda.name() != map.kind() {
             let expected = format!("`{}`, the name in model.lambda", config.lambda.name());
@@ -59,7 +59,7 @@ impl RecallModel {
     }
 
     /// The configuration.
-    pub fn config(&self) -> &RecallConfig {
+    pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
@@ -73,7 +73,7 @@ impl RecallModel {
 
     /// Declarations of all parameters, in order.
     pub fn specs(&self) -> Vec<Spec> {
-        let RecallConfig { vocab, d_model, layers, heads, .. } = self.config;
+        let ModelConfig { vocab, d_model, layers, heads, .. } = self.config;
         let normal = || Init::Normal { std: INIT_STD };
         let norm = |prefix: &str| {
             [("weight", 1.0), ("bias", 0.0)]

@@ -30,7 +30,7 @@ pub mod prelude {
     pub use super::{Experiment, Show, Swept, Table, Trained};
     pub use crate::cohort::{Init, Spec};
     pub use crate::lambda::{LambdaConfig, LambdaInput, LambdaKind, LambdaMap, Scope};
-    pub use crate::model::{Mixer, RecallConfig, RecallModel};
+    pub use crate::model::{Mixer, Model, ModelConfig};
     pub use crate::sweep::{Claim, Sweep, preset};
     pub use crate::task::{MqarConfig, TaskConfig};
     pub use crate::train::{RunConfig, RunFolder};

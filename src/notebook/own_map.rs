@@ -2,7 +2,7 @@
 
 use crate::cohort::Parameters;
 use crate::lambda::LambdaMap;
-use crate::model::RecallModel;
+use crate::model::Model;
 use crate::task::{Batch, Dataset, Split};
 use crate::train::{Job, RunConfig, RunFolder, evaluate};
 use crate::{Error, Result, device};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Sees what a map gives before anything is written: a wrong shape or a missing parameter ends here.
 pub(super) fn try_map(config: &RunConfig, map: &Arc<dyn LambdaMap>) -> Result<()> {
-    let model = RecallModel::with_lambda(config.model.clone(), map.clone())?;
+    let model = Model::with_lambda(config.model.clone(), map.clone())?;
     let device = device::parse("cpu")?;
     let parameters = Parameters::initialise(model.specs(), &[config.seed], &device, DType::F32);
     let data = Dataset::generate(&config.task, config.seed, Split::Validation, 1)?;

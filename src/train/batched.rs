@@ -7,7 +7,7 @@ use super::progress::{Overall, ProgressReport};
 use super::{Adam, Checkpoint, MetricsRow, RunConfig, RunResult, Status, evaluate};
 use crate::cohort::Parameters;
 use crate::lambda::LambdaMap;
-use crate::model::{RecallModel, cross_entropy};
+use crate::model::{Model, cross_entropy};
 use crate::task::{Batch, Dataset};
 use crate::{Result, device};
 use burn::tensor::{Bool, Device, Tensor, TensorData};
@@ -25,7 +25,7 @@ pub(super) struct Cohort {
     pub(super) members: Vec<Member>,
     pub(super) train: Vec<Dataset>,
     pub(super) validation: Vec<Dataset>,
-    pub(super) model: RecallModel,
+    pub(super) model: Model,
     pub(super) parameters: Parameters,
     pub(super) adam: Adam,
     pub(super) alive: Tensor<1, Bool>,

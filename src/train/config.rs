@@ -1,7 +1,7 @@
 //! A run's whole configuration: the same struct is a TOML file, a builder in a notebook and the
 //! record in a run folder. A run is reproduced by it alone.
 
-use crate::model::RecallConfig;
+use crate::model::ModelConfig;
 use crate::task::TaskConfig;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct RunConfig {
     /// The task.
     pub task: TaskConfig,
     /// The model.
-    pub model: RecallConfig,
+    pub model: ModelConfig,
     /// The optimisation.
     pub train: TrainConfig,
 }

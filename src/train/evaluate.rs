@@ -2,7 +2,7 @@
 
 use crate::cohort::Parameters;
 use crate::metric::{Scored, correct};
-use crate::model::{RecallModel, cross_entropy};
+use crate::model::{Model, cross_entropy};
 use crate::task::{Batch, Dataset};
 use crate::{Result, device};
 use burn::tensor::Device;
@@ -24,7 +24,7 @@ pub struct Evaluation {
 ///
 /// If the model can't run on the data's shapes.
 pub fn evaluate(
-    model: &RecallModel,
+    model: &Model,
     parameters: &Parameters,
     sets: &[Dataset],
     batch: usize,

@@ -12,7 +12,7 @@
 use super::{Checkpoint, LengthEvaluation, MetricsRow, RunConfig, RunResult, Status};
 use crate::file::{difference, is_occupied, walk, write_atomically};
 use crate::lambda::LambdaMap;
-use crate::model::RecallModel;
+use crate::model::Model;
 use crate::{Error, Result};
 use burn::tensor::Device;
 use std::fs::File;
@@ -189,11 +189,11 @@ impl RunFolder {
     /// # Errors
     ///
     /// If the configuration is wrong, or names a map that isn't given.
-    pub fn model(&self, lambda: Option<Arc<dyn LambdaMap>>) -> Result<RecallModel> {
+    pub fn model(&self, lambda: Option<Arc<dyn LambdaMap>>) -> Result<Model> {
         let config = self.config()?.model;
         match lambda {
-            Some(map) => RecallModel::with_lambda(config, map),
-            None => RecallModel::new(config),
+            Some(map) => Model::with_lambda(config, map),
+            None => Model::new(config),
         }
     }
 
@@ -207,7 +207,7 @@ impl RunFolder {
     /// # Errors
     ///
     /// If there is none, or it doesn't fit the model.
-    pub fn checkpoint(&self, model: &RecallModel, device: &Device) -> Result<Checkpoint> {
+    pub fn checkpoint(&self, model: &Model, device: &Device) -> Result<Checkpoint> {
         if !self.has_checkpoint() {
             return Err(Error::run(&self.path, "has no checkpoint.safetensors (yet): train the run first"));
         }

@@ -8,7 +8,7 @@ use super::{Adam, Checkpoint, Interrupt, MetricsRow, ProgressMode, RunConfig, Ru
 use crate::cohort::Parameters;
 use crate::device;
 use crate::lambda::{LambdaKind, LambdaMap};
-use crate::model::RecallModel;
+use crate::model::Model;
 use crate::task::{Dataset, Split};
 use crate::{Error, Result};
 use burn::tensor::{DType, Device};
@@ -179,7 +179,7 @@ pub(super) struct Run {
     pub(super) index: usize,
     pub(super) config: RunConfig,
     pub(super) map: Option<Arc<dyn LambdaMap>>,
-    pub(super) model: RecallModel,
+    pub(super) model: Model,
     pub(super) writer: RunWriter,
     pub(super) state: Checkpoint,
     /// Row of metrics of the state's step, if it was an evaluation.
@@ -193,8 +193,8 @@ impl Run {
     fn prepare(index: usize, job: &Job, mut writer: RunWriter, on: &Device) -> Result<Self> {
         let config = job.config.clone();
         let model = match &job.lambda {
-            Some(map) => RecallModel::with_lambda(config.model.clone(), map.clone())?,
-            None => RecallModel::new(config.model.clone())?,
+            Some(map) => Model::with_lambda(config.model.clone(), map.clone())?,
+            None => Model::new(config.model.clone())?,
         };
         let on = device::plain(on);
         let path = writer.folder.path().to_owned();

@@ -7,7 +7,7 @@ use loglinear::burn;
 use loglinear::cohort::{Init, Parameters, Spec, softplus};
 use loglinear::frame::run_lambda;
 use loglinear::lambda::*;
-use loglinear::model::{Mixer, RecallConfig, RecallModel, cross_entropy, parameter_overhead};
+use loglinear::model::{Mixer, Model, ModelConfig, cross_entropy, parameter_overhead};
 use loglinear::train::{Job, RunConfig, RunFolder, train};
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ fn tokens(runs: usize, batch: usize, time: usize) -> Tensor<3, Int> {
     Tensor::from_data(TensorData::new(values, [runs, batch, time]), &device())
 }
 
-fn with_nine_levels() -> RecallConfig {
-    RecallConfig { max_seq_len: 256, ..RecallConfig::default() }
+fn with_nine_levels() -> ModelConfig {
+    ModelConfig { max_seq_len: 256, ..ModelConfig::default() }
 }
 
 fn captured(config: &LambdaConfig) -> Vec<Vec<f64>> {
-    let model = RecallModel::new(RecallConfig { lambda: config.clone(), ..with_nine_levels() }).unwrap();
+    let model = Model::new(ModelConfig { lambda: config.clone(), ..with_nine_levels() }).unwrap();
     let parameters = Parameters::initialise(model.specs(), &[3], &device(), DType::F64);
     let captured = model.capture(&parameters, tokens(1, 2, 50)).unwrap();
     captured.lambda.into_iter().map(values).collect()
@@ -68,17 +68,17 @@ impl LambdaMap for PerLevel {
     }
 }
 
-fn custom_config() -> RecallConfig {
+fn custom_config() -> ModelConfig {
     let lambda = LambdaConfig { custom: Some("per-level".to_owned()), ..LambdaConfig::default() };
-    RecallConfig { lambda, max_seq_len: 16, ..RecallConfig::default() }
+    ModelConfig { lambda, max_seq_len: 16, ..ModelConfig::default() }
 }
 
 #[test]
 fn the_text_start_gives_the_output_of_that_constant_lambda() {
-    let text = RecallConfig { max_seq_len: 16, ..RecallConfig::default() };
-    let text = RecallModel::new(text).unwrap();
-    let constant = RecallModel::with_lambda(custom_config(), Arc::new(PerLevel { start: 0.54 })).unwrap();
-    let logits = |model: &RecallModel| {
+    let text = ModelConfig { max_seq_len: 16, ..ModelConfig::default() };
+    let text = Model::new(text).unwrap();
+    let constant = Model::with_lambda(custom_config(), Arc::new(PerLevel { start: 0.54 })).unwrap();
+    let logits = |model: &Model| {
         let parameters = Parameters::initialise(model.specs(), &[8], &device(), DType::F64);
         values(model.forward(&parameters, tokens(1, 2, 16)).unwrap())
     };
@@ -120,18 +120,18 @@ fn a_map_of_the_wrong_shape_or_name_is_refused() {
             Ok(input.d.narrow(3, 0, 1))
         }
     }
-    let model = RecallModel::with_lambda(custom_config(), Arc::new(Wrong)).unwrap();
+    let model = Model::with_lambda(custom_config(), Arc::new(Wrong)).unwrap();
     let parameters = Parameters::initialise(model.specs(), &[0], &device(), DType::F32);
     let message = model.forward(&parameters, tokens(1, 1, 16)).unwrap_err().to_string();
     assert!(message.contains("per-level") && message.contains("[1, 16, 1, 1]"), "{message}");
-    let message = RecallModel::with_lambda(RecallConfig::default(), Arc::new(Wrong)).unwrap_err().to_string();
+    let message = Model::with_lambda(ModelConfig::default(), Arc::new(Wrong)).unwrap_err().to_string();
     assert!(message.contains("per-level"), "{message}");
 }
 
 #[test]
 fn parameter_overhead_counts_the_maps_own_parameters() {
     let overhead = |lambda: LambdaConfig, mixer: Mixer| {
-        parameter_overhead(&RecallModel::new(RecallConfig { lambda, mixer, ..with_nine_levels() }).unwrap())
+        parameter_overhead(&Model::new(ModelConfig { lambda, mixer, ..with_nine_levels() }).unwrap())
     };
     // 9 levels: Lp is 9; text W1 18×9, W2 9×18, b2 9; release W1 64×9, b1 64, W2 9×64, b2 9.
     let fixed = overhead(LambdaConfig::text(LambdaKind::Fixed), Mixer::LogLinear);
@@ -151,10 +151,8 @@ fn parameter_overhead_counts_the_maps_own_parameters() {
 fn configurations_round_trip_and_name_what_is_wrong() {
     for kind in LambdaKind::ALL {
         for lambda in [LambdaConfig::text(kind), LambdaConfig::release(kind)] {
-            let config = RunConfig {
-                model: RecallConfig { lambda, ..RecallConfig::default() },
-                ..RunConfig::default()
-            };
+            let config =
+                RunConfig { model: ModelConfig { lambda, ..ModelConfig::default() }, ..RunConfig::default() };
             let read: RunConfig = toml::from_str(&config.to_toml()).unwrap();
             assert_eq!(read, config);
         }
@@ -176,7 +174,7 @@ fn configurations_round_trip_and_name_what_is_wrong() {
 
 #[test]
 fn wrong_tokens_and_targets_are_named() {
-    let model = RecallModel::new(RecallConfig::default()).unwrap();
+    let model = Model::new(ModelConfig::default()).unwrap();
     let parameters = Parameters::initialise(model.specs(), &[0], &device(), DType::F32);
     let message = model.forward(&parameters, tokens(1, 1, 4).add_scalar(125)).unwrap_err().to_string();
     assert!(message.contains("tokens must be in 0..128") && message.contains("132"), "{message}");

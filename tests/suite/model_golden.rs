@@ -5,7 +5,7 @@ use burn::tensor::DType;
 use loglinear::burn;
 use loglinear::cohort::Parameters;
 use loglinear::lambda::{Activation, Hidden, InitProtocol, LambdaConfig, LambdaKind};
-use loglinear::model::{RecallConfig, RecallModel, cross_entropy};
+use loglinear::model::{Model, ModelConfig, cross_entropy};
 
 pub const CASES: [(LambdaKind, &str); 3] = [
     (LambdaKind::Fixed, "model_fixed_dev.safetensors"),
@@ -13,8 +13,8 @@ pub const CASES: [(LambdaKind, &str); 3] = [
     (LambdaKind::MlpSoftmax, "model_softmax_dev.safetensors"),
 ];
 
-pub fn model(kind: LambdaKind) -> RecallModel {
-    RecallModel::new(RecallConfig {
+pub fn model(kind: LambdaKind) -> Model {
+    Model::new(ModelConfig {
         vocab: 32,
         d_model: 16,
         max_seq_len: 48,
@@ -26,12 +26,12 @@ pub fn model(kind: LambdaKind) -> RecallModel {
             init: InitProtocol::Release,
             custom: None,
         },
-        ..RecallConfig::default()
+        ..ModelConfig::default()
     })
     .unwrap()
 }
 
-pub fn parameters(model: &RecallModel, fixture: &Fixture, prefix: &str, dtype: DType) -> Parameters {
+pub fn parameters(model: &Model, fixture: &Fixture, prefix: &str, dtype: DType) -> Parameters {
     let lookup = |name: &str| fixture.get(&format!("{prefix}.{name}"));
     Parameters::load(model.specs(), &device(), dtype, lookup).unwrap()
 }

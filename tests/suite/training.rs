@@ -1,7 +1,7 @@
 //! The loop: exact resumption, cohorts, divergence, and that something is learnt.
 
 use loglinear::lambda::{Hidden, LambdaConfig, LambdaKind};
-use loglinear::model::{Mixer, RecallConfig};
+use loglinear::model::{Mixer, ModelConfig};
 use loglinear::task::{MqarConfig, TaskConfig};
 use loglinear::train::*;
 use std::path::Path;
@@ -24,11 +24,11 @@ pub fn tiny() -> RunConfig {
             validation_examples: 100,
             ..MqarConfig::default()
         }),
-        model: RecallConfig {
+        model: ModelConfig {
             max_seq_len: 16,
             d_model: 32,
             lambda: LambdaConfig::release(LambdaKind::MlpSoftplus),
-            ..RecallConfig::default()
+            ..ModelConfig::default()
         },
         train: TrainConfig { steps: 60, batch: 32, eval_every: 20, ..TrainConfig::default() },
         seed: 0,

@@ -7,7 +7,7 @@ use loglinear::Result;
 use loglinear::burn::tensor::Device;
 use loglinear::frame::{evaluations, first_run, run_lambda, stack_lambda, write_parquet};
 use loglinear::lambda::{LambdaConfig, LambdaKind};
-use loglinear::model::RecallConfig;
+use loglinear::model::ModelConfig;
 use loglinear::task::{MqarConfig, TaskConfig};
 use loglinear::train::{Job, ProgressMode, RunConfig, RunFolder, TrainConfig, train};
 use loglinear::visualization::{
@@ -43,11 +43,7 @@ fn config(kind: LambdaKind, seed: u64, steps: usize) -> RunConfig {
     RunConfig {
         seed,
         task: TaskConfig::Mqar(MqarConfig { seq_len: 32, pairs: 4, ..MqarConfig::default() }),
-        model: RecallConfig {
-            max_seq_len: 32,
-            lambda: LambdaConfig::release(kind),
-            ..RecallConfig::default()
-        },
+        model: ModelConfig { max_seq_len: 32, lambda: LambdaConfig::release(kind), ..ModelConfig::default() },
         train: TrainConfig { steps, eval_every: 100, ..TrainConfig::default() },
     }
 }
