@@ -94,7 +94,7 @@ fn step_times(on: &Device, runs: usize, seq_len: usize, samples: usize, steps: u
     let model = Model::new(config).unwrap();
     let seeds: Vec<u64> = (0..runs as u64).collect();
     let mut parameters = Parameters::initialise(model.specs(), &seeds, on, DType::F32);
-    let mut adam = Adam::new(&parameters.flatten());
+    let mut adam = Adam::new(&parameters);
     let mut alive = Tensor::from_data(TensorData::new(vec![true; runs], [runs]), on);
     let train = TrainConfig::default();
     let rates = vec![1e-3; runs];

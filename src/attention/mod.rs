@@ -19,10 +19,10 @@ mod recurrent;
 mod softmax;
 
 pub use chunkwise::{ChunkSize, chunkwise, chunkwise_portable};
-pub use linear::linear;
+pub use linear::{LinearState, linear};
 pub use materialised::materialised;
 pub use recurrent::{BeyondLevels, FenwickState, StepInputs};
-pub use softmax::softmax;
+pub use softmax::{SoftmaxCache, softmax};
 
 use crate::{Error, Result, fenwick};
 use burn::tensor::Tensor;
@@ -127,6 +127,18 @@ impl Inputs {
         Parts { q, k, v, log_decay, lambda }
     }
 
+    /// The given positions of every sequence.
+    pub(crate) fn narrow(&self, start: usize, length: usize) -> Self {
+        let part = |tensor: &Tensor<4>| tensor.clone().narrow(1, start, length);
+        Self {
+            q: part(&self.q),
+            k: part(&self.k),
+            v: part(&self.v),
+            log_decay: self.log_decay.clone().narrow(1, start, length),
+            lambda: part(&self.lambda),
+        }
+    }
+
     /// N, T, H, K, V.
     pub fn dims(&self) -> [usize; 5] {
         let [n, t, h, k] = self.q.dims();
@@ -162,4 +174,9 @@ fn position(mut index: usize, dims: &[usize]) -> Vec<usize> {
         .collect();
     position.reverse();
     position
+}
+
+/// Bytes that a tensor's elements take.
+fn bytes<const D: usize>(tensor: &Tensor<D>) -> usize {
+    tensor.dims().iter().product::<usize>() * tensor.dtype().size()
 }

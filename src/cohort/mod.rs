@@ -2,9 +2,11 @@
 //! every parameter is [runs, rows, columns], every activation [runs, tokens, features].
 
 mod layers;
+mod mixing;
 mod parameters;
 
 pub(crate) use layers::integers;
 pub use layers::{embedding, gelu, layer_norm, linear, linear_many, softmax, softplus};
-pub(crate) use parameters::select_runs;
+pub use mixing::{causal_conv, rms_norm, rotate, silu};
 pub use parameters::{Init, Parameters, Spec};
+pub(crate) use parameters::{plain, select_runs};

@@ -17,6 +17,11 @@ pub enum Init {
         /// Standard deviation.
         std: f64,
     },
+    /// Uniform in [−bound, bound).
+    Uniform {
+        /// Largest absolute value.
+        bound: f64,
+    },
     /// softplus⁻¹ of a step size Δ drawn log-uniformly: Mamba-2's initial Δ bias.
     InverseSoftplus {
         /// Smallest Δ.
@@ -35,12 +40,20 @@ pub struct Spec {
     pub shape: Vec<usize>,
     /// Initial value.
     pub init: Init,
+    /// Whether weight decay applies.
+    pub decay: bool,
 }
 
 impl Spec {
     /// A parameter of one or two dimensions.
     pub fn new(name: impl Into<String>, shape: &[usize], init: Init) -> Self {
-        Self { name: name.into(), shape: shape.to_vec(), init }
+        Self { name: name.into(), shape: shape.to_vec(), init, decay: true }
+    }
+
+    /// The same parameter, spared by weight decay.
+    #[must_use]
+    pub fn without_decay(self) -> Self {
+        Self { decay: false, ..self }
     }
 
     /// Number of elements.
@@ -62,6 +75,9 @@ impl Spec {
             Init::Constant(value) => vec![*value; self.count()],
             Init::Values(values) => values.clone(),
             Init::Normal { std } => (0..self.count()).map(|_| std * generator.normal()).collect(),
+            Init::Uniform { bound } => {
+                (0..self.count()).map(|_| bound * (2.0 * generator.uniform() - 1.0)).collect()
+            }
             Init::InverseSoftplus { low, high } => (0..self.count())
                 .map(|_| {
                     let (low, high) = (libm::log(*low), libm::log(*high));
@@ -194,6 +210,14 @@ impl Parameters {
         Tensor::cat(flat.collect(), 1)
     }
 
+    /// 1 where weight decay applies and 0 elsewhere, as a row [1, parameters]; none if it applies to all.
+    pub fn decay_mask(&self) -> Option<Tensor<2>> {
+        let value = self.values.first().filter(|_| self.specs.iter().any(|spec| !spec.decay))?;
+        let part = |spec: &Spec| vec![f32::from(u8::from(spec.decay)); spec.count()];
+        let mask = TensorData::new(self.specs.iter().flat_map(part).collect(), [1, self.count()]);
+        Some(Tensor::from_data(mask, (&plain(value).device(), value.dtype())))
+    }
+
     /// All parameters as one matrix [runs, parameters].
     pub fn flatten(&self) -> Tensor<2> {
         let flat = self.values.iter().map(|value| plain(value).flatten::<2>(1, 2));
@@ -220,7 +244,7 @@ fn tensor(values: Vec<f64>, runs: usize, spec: &Spec, device: &Device, dtype: DT
 }
 
 /// A tensor outside the autodiff graph, wherever it is now.
-fn plain<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
+pub(crate) fn plain<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
     let tensor = tensor.clone();
     if tensor.is_autodiff() { tensor.inner() } else { tensor }
 }

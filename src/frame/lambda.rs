@@ -141,11 +141,11 @@ pub fn capture_lambda(
         return Err(Error::value("parameters", "of one run", format!("{} runs", parameters.runs())));
     }
     let sequences: Vec<usize> = (0..data.len()).collect();
-    let batch = Batch::stack(std::slice::from_ref(data), std::slice::from_ref(&sequences), device);
-    let captured = model.capture(parameters, batch.tokens)?;
+    let batch = Batch::stack(std::slice::from_ref(data), std::slice::from_ref(&sequences), device)?;
+    let layers = model.lambda(parameters, batch.tokens)?;
     let seq_len = data.seq_len();
     let mut rows = Rows::default();
-    for (layer, lambda) in captured.lambda.into_iter().enumerate() {
+    for (layer, lambda) in layers.into_iter().enumerate() {
         let [_, _, heads, levels] = lambda.dims();
         let values: Vec<f32> = lambda.into_data().iter().collect();
         for head in 0..heads {

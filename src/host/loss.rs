@@ -2,21 +2,24 @@
 
 use super::linear::{dims, sum_over_blocks};
 use super::softmax::exponentials;
-use super::{Contiguous, HostOp, HostTensor, Scalar, tensor, vectorised, with_scalar};
+use super::{Contiguous, HostOp, HostTensor, Operand, Scalar, tensor, vectorised, with_scalar};
+use burn::tensor::{DType, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Mean cross-entropy of every run: logits [R, M, V] → loss [R]. Positions without a target do not
-/// count; a run without any target has loss 0.
+/// Cross-entropy of every run: logits [R, M, V] → loss [R], the sum over rows with a target divided by the
+/// run's divisor.
 #[derive(Clone, Debug)]
 pub(crate) struct CrossEntropy {
     /// Target token of every row [R, M], if scored.
     pub(crate) targets: Arc<[Option<usize>]>,
+    /// By what the sum of every run is divided \[R\], at least 1: its number of scored rows, for a mean.
+    pub(crate) divisors: Vec<usize>,
 }
 
 impl HostOp<1> for CrossEntropy {
     fn forward(&self, [logits]: &[HostTensor; 1]) -> HostTensor {
-        with_scalar!(logits, forward(&self.targets, logits))
+        with_scalar!(logits, forward(self, logits))
     }
 
     fn backward(
@@ -25,11 +28,12 @@ impl HostOp<1> for CrossEntropy {
         grad: HostTensor,
         _: [bool; 1],
     ) -> [Option<HostTensor>; 1] {
-        [Some(with_scalar!(logits, backward(&self.targets, logits, &grad)))]
+        [Some(with_scalar!(logits, backward(self, logits, &grad)))]
     }
 }
 
-fn forward<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor) -> HostTensor {
+fn forward<S: Scalar>(op: &CrossEntropy, logits: &HostTensor) -> HostTensor {
+    let targets = &*op.targets;
     let [runs, rows, vocab] = dims(logits);
     let logits = Contiguous::new(logits);
     let logits = logits.slice::<S>();
@@ -45,16 +49,17 @@ fn forward<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor) -> HostTen
             }
         });
     });
-    let losses = totals.iter().zip(counts(targets, rows)).map(|(total, n)| S::of(total / n));
+    let losses = totals.iter().zip(&op.divisors).map(|(total, &n)| S::of(total / n as f64));
     tensor(losses.collect(), [runs])
 }
 
-fn backward<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor, grad: &HostTensor) -> HostTensor {
+fn backward<S: Scalar>(op: &CrossEntropy, logits: &HostTensor, grad: &HostTensor) -> HostTensor {
+    let targets = &*op.targets;
     let [runs, rows, vocab] = dims(logits);
     let (logits, grad) = (Contiguous::new(logits), Contiguous::new(grad));
     let logits = logits.slice::<S>();
     let weights: Vec<S> =
-        grad.slice::<S>().iter().zip(counts(targets, rows)).map(|(grad, n)| S::of(grad.wide() / n)).collect();
+        grad.slice::<S>().iter().zip(&op.divisors).map(|(grad, &n)| S::of(grad.wide() / n as f64)).collect();
     let mut out = vec![S::ZERO; runs * rows * vocab];
     out.par_chunks_mut(vocab.max(1)).zip(targets.par_iter()).enumerate().with_min_len(64).for_each(
         |(row, (out, target))| {
@@ -74,7 +79,27 @@ fn backward<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor, grad: &Ho
     tensor(out, [runs, rows, vocab])
 }
 
-/// Number of scored rows of every run, at least 1.
-fn counts(targets: &[Option<usize>], rows: usize) -> impl Iterator<Item = f64> + '_ {
-    targets.chunks(rows.max(1)).map(|run| run.iter().flatten().count().max(1) as f64)
+/// Cross-entropy of every row of logits [R, M, V], and whether its target has the largest one; 0 and false
+/// where there is no target.
+pub(crate) fn scores(targets: &[Option<usize>], logits: Tensor<3>) -> (Vec<f32>, Vec<bool>) {
+    match Operand::new(logits).primitive() {
+        logits if logits.dtype() == DType::F64 => score_rows::<f64>(targets, &logits),
+        logits => score_rows::<f32>(targets, &logits),
+    }
+}
+
+fn score_rows<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor) -> (Vec<f32>, Vec<bool>) {
+    let vocab = dims(logits)[2];
+    let logits = Contiguous::new(logits);
+    let rows = logits.slice::<S>().par_chunks(vocab).zip(targets);
+    let score = |scratch: &mut Vec<S>, (logits, target): (&[S], &Option<usize>)| match *target {
+        None => (0.0, false),
+        Some(target) => vectorised(|| {
+            let (sum, max) = exponentials(logits, scratch);
+            // The first of equal logits counts as the largest.
+            let first = logits.iter().position(|&logit| logit >= max);
+            ((sum.wide().ln() - (logits[target] - max).wide()) as f32, first == Some(target))
+        }),
+    };
+    rows.with_min_len(64).map_init(|| vec![S::ZERO; vocab], score).unzip()
 }

@@ -15,7 +15,7 @@ impl LambdaMap for Linear {
     }
 
     fn specs(&self, heads: usize, levels: usize) -> Vec<Spec> {
-        vec![Spec::new("lp", &[heads, levels], Init::Constant(1.0))]
+        vec![Spec::new("lp", &[heads, levels], Init::Constant(1.0)).without_decay()]
     }
 
     fn forward(&self, input: LambdaInput, parameters: Scope<'_>) -> Result<Tensor<4>> {

@@ -1,4 +1,4 @@
-//! Configuration of the recall model.
+//! Configuration of a model: what both architectures share, and the language model's block.
 
 use crate::attention::ChunkSize;
 use crate::lambda::LambdaConfig;
@@ -18,7 +18,8 @@ pub enum Mixer {
     Softmax,
 }
 
-/// The synthetic-task model. Defaults are the paper's.
+/// A model: without `language` the recall model of the synthetic tasks, with it the language model.
+/// Defaults are the paper's for the recall model; [`ModelConfig::language`] has those of the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
@@ -28,7 +29,7 @@ pub struct ModelConfig {
     pub d_model: usize,
     /// Number of layers.
     pub layers: usize,
-    /// Heads per layer; K = V = d_model / heads.
+    /// Heads per layer; K = V = d_model / heads in the recall model.
     pub heads: usize,
     /// Longest sequence: it sets the number of memory levels, `num_levels(max_seq_len)`.
     pub max_seq_len: usize,
@@ -38,6 +39,30 @@ pub struct ModelConfig {
     pub chunk: usize,
     /// The λ map (log-linear mixer only).
     pub lambda: LambdaConfig,
+    /// The language model's block; absent for the recall model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<LanguageConfig>,
+}
+
+/// The Mamba-2 block of the language model. Defaults are the paper's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LanguageConfig {
+    /// Size K of keys and queries, which all heads share (Mamba-2's state size).
+    pub state: usize,
+    /// Inner width as a multiple of d_model; V = expand · d_model / heads.
+    pub expand: usize,
+    /// Width of the causal convolution, in positions.
+    pub conv: usize,
+    /// Hidden width of the SwiGLU MLP as a multiple of d_model, before the usual factor 2/3 and rounding
+    /// up to a multiple of 256.
+    pub mlp_ratio: usize,
+}
+
+impl Default for LanguageConfig {
+    fn default() -> Self {
+        Self { state: 128, expand: 1, conv: 4, mlp_ratio: 4 }
+    }
 }
 
 impl Default for ModelConfig {
@@ -51,11 +76,25 @@ impl Default for ModelConfig {
             mixer: Mixer::default(),
             chunk: 64,
             lambda: LambdaConfig::default(),
+            language: None,
         }
     }
 }
 
 impl ModelConfig {
+    /// The paper's language model: 6 layers, d = 256 in 4 heads, 15 levels, GPT-2's vocabulary.
+    pub fn language() -> Self {
+        Self {
+            vocab: 50_257,
+            d_model: 256,
+            layers: 6,
+            heads: 4,
+            max_seq_len: 16_384,
+            language: Some(LanguageConfig::default()),
+            ..Self::default()
+        }
+    }
+
     /// Number of memory levels.
     pub fn levels(&self) -> usize {
         fenwick::num_levels(self.max_seq_len)
@@ -86,8 +125,25 @@ impl ModelConfig {
         ] {
             Error::check_range(field, value, 1..=most)?;
         }
-        if !self.d_model.is_multiple_of(self.heads) {
-            let expected = format!("a divisor of d_model = {}", self.d_model);
+        let mut inner = self.d_model;
+        if let Some(language) = &self.language {
+            for (field, value, most) in [
+                ("model.language.state", language.state, 1 << 14),
+                ("model.language.expand", language.expand, 1 << 6),
+                ("model.language.conv", language.conv, 1 << 6),
+                ("model.language.mlp_ratio", language.mlp_ratio, 1 << 6),
+            ] {
+                Error::check_range(field, value, 1..=most)?;
+            }
+            inner *= language.expand;
+        }
+        if !inner.is_multiple_of(self.heads) {
+            let expected = format!("a divisor of the width {inner} that heads share");
+            return Err(Error::value("model.heads", expected, self.heads));
+        }
+        if self.language.is_some() && self.mixer == Mixer::Softmax && !(inner / self.heads).is_multiple_of(2)
+        {
+            let expected = "such that a head's width is even (rotary positions turn pairs)";
             return Err(Error::value("model.heads", expected, self.heads));
         }
         self.lambda.validate()?;

@@ -1,12 +1,23 @@
 //! Models: pure functions of their parameters, batched over runs.
 
 mod config;
+mod decode;
+mod exchange;
+mod head;
+mod language;
 mod loss;
+mod mixer;
+mod network;
 mod recall;
+mod sampling;
 
-pub use config::{Mixer, ModelConfig};
+pub use config::{LanguageConfig, Mixer, ModelConfig};
+pub use decode::Decoder;
+pub use exchange::{export, import};
+pub use head::{Loss, Scores};
 pub use loss::{IGNORED, cross_entropy};
-pub use recall::{Captured, Model};
+pub use network::{Captured, Model, Precision};
+pub use sampling::Sampling;
 
 /// Standard deviation of the initial linear and embedding weights.
 pub const INIT_STD: f64 = 0.02;

@@ -7,7 +7,7 @@ use super::progress::{Overall, ProgressReport};
 use super::{Adam, Checkpoint, MetricsRow, RunConfig, RunResult, Status, evaluate};
 use crate::cohort::Parameters;
 use crate::lambda::LambdaMap;
-use crate::model::{Model, cross_entropy};
+use crate::model::Model;
 use crate::task::{Batch, Dataset};
 use crate::{Result, device};
 use burn::tensor::{Bool, Device, Tensor, TensorData};
@@ -145,14 +145,29 @@ impl Cohort {
 
     fn step(&mut self, config: &RunConfig) -> Result<()> {
         let step = self.adam.steps;
-        let batch = config.train.batch;
-        let order: Vec<_> = self.train.iter_mut().map(|set| set.order(step, batch)).collect::<Result<_>>()?;
-        let batch = Batch::stack(&self.train, &order, &self.device);
+        let order: Vec<_> =
+            self.train.iter_mut().map(|set| set.order(step, config.train.batch)).collect::<Result<_>>()?;
+        let part = config.train.batch / config.train.accumulate;
+        let stack = |part: usize, size: usize| {
+            let indices: Vec<_> = order.iter().map(|order| order[part * size..][..size].to_vec()).collect();
+            Batch::stack(&self.train, &indices, &self.device)
+        };
+        let batches: Vec<Batch> =
+            (0..config.train.accumulate).map(|i| stack(i, part)).collect::<Result<_>>()?;
+        // Every part's loss is divided by what the whole batch scores, so that parts add up to its mean.
+        let scored: Vec<usize> =
+            (0..self.members.len()).map(|run| batches.iter().map(|batch| batch.scored[run]).sum()).collect();
         let leaves = self.parameters.require_grad();
-        let losses = cross_entropy(self.model.forward(&leaves, batch.tokens)?, batch.targets)?;
-        let mut gradients = losses.clone().sum().backward();
-        let gradients = leaves.take_gradients(&mut gradients);
-        let losses = losses.inner();
+        let mut sums: Option<(Tensor<2>, Tensor<1>)> = None;
+        for batch in batches {
+            let loss = self.model.loss(&leaves, batch.tokens, batch.targets, &scored)?;
+            let gradients = leaves.take_gradients(&mut loss.objective.sum().backward());
+            sums = Some(match sums {
+                None => (gradients, loss.values),
+                Some((all, values)) => (all + gradients, values + loss.values),
+            });
+        }
+        let Some((gradients, losses)) = sums else { return Ok(()) };
         let rates: Vec<f64> =
             self.members.iter().map(|member| member.config.train.learning_rate_at(step)).collect();
         let flat = self.parameters.flatten();

@@ -118,8 +118,12 @@ impl Checkpoint {
                 .map_err(|error| Error::format(path, format!("doesn't fit the model: {error}")))
         };
         let parameters = load("")?;
-        let adam =
-            Adam { first: load(FIRST)?.flatten(), second: load(SECOND)?.flatten(), steps: progress.step };
+        let adam = Adam {
+            first: load(FIRST)?.flatten(),
+            second: load(SECOND)?.flatten(),
+            steps: progress.step,
+            decayed: parameters.decay_mask(),
+        };
         Ok(Self { parameters, adam, progress })
     }
 
@@ -146,6 +150,7 @@ impl Checkpoint {
             first: moments(|adam| &adam.first),
             second: moments(|adam| &adam.second),
             steps: checkpoints.first().map_or(0, |c| c.adam.steps),
+            decayed: checkpoints.first().and_then(|c| c.adam.decayed.clone()),
         };
         Ok((Parameters::stack(&parameters)?, adam))
     }

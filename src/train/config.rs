@@ -1,7 +1,7 @@
 //! A run's whole configuration: the same struct is a TOML file, a builder in a notebook and the
 //! record in a run folder. A run is reproduced by it alone.
 
-use crate::model::ModelConfig;
+use crate::model::{ModelConfig, Precision};
 use crate::task::TaskConfig;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,11 @@ pub struct TrainConfig {
     pub steps: usize,
     /// Sequences per step.
     pub batch: usize,
+    /// In how many parts a batch is computed, one after another, its gradients added up: less memory for
+    /// the same step.
+    pub accumulate: usize,
+    /// Arithmetic (language model only).
+    pub precision: Precision,
     /// Full learning rate.
     pub learning_rate: f64,
     /// Learning rate over time.
@@ -82,6 +87,8 @@ impl Default for TrainConfig {
         Self {
             steps: 5_000,
             batch: 64,
+            accumulate: 1,
+            precision: Precision::F32,
             learning_rate: 1e-3,
             schedule: Schedule::default(),
             warmup: 0,
@@ -120,6 +127,10 @@ impl TrainConfig {
             ("train.eval_every", self.eval_every, 1 << 40),
         ] {
             Error::check_range(field, value, 1..=most)?;
+        }
+        if self.accumulate == 0 || !self.batch.is_multiple_of(self.accumulate) {
+            let expected = format!("a divisor of train.batch = {}", self.batch);
+            return Err(Error::value("train.accumulate", expected, self.accumulate));
         }
         if !(self.learning_rate > 0.0 && self.learning_rate.is_finite()) {
             return Err(Error::value("train.learning_rate", "a positive number", self.learning_rate));
@@ -187,6 +198,10 @@ impl RunConfig {
         task.validate()?;
         self.model.validate()?;
         self.train.validate()?;
+        if self.train.precision != Precision::F32 && self.model.language.is_none() {
+            let expected = "f32 for the recall model (bf16 is the language model's)";
+            return Err(Error::value("train.precision", expected, "bf16"));
+        }
         if task.seq_len() > self.model.max_seq_len {
             let expected = format!("at least task.seq_len = {}", task.seq_len());
             return Err(Error::value("model.max_seq_len", expected, self.model.max_seq_len));

@@ -217,7 +217,7 @@ impl Run {
                 return Err(Error::run(path, message));
             }
             let parameters = Parameters::initialise(model.specs(), &[config.seed], &on, DType::F32);
-            let adam = Adam::new(&parameters.flatten());
+            let adam = Adam::new(&parameters);
             Checkpoint { parameters, adam, progress: Progress::default() }
         };
         let (last, rows) = writer.rewind(state.progress.step)?;

@@ -15,7 +15,7 @@ mod record;
 
 pub use checkpoint::{Checkpoint, Progress};
 pub use config::{OptimizerKind, RunConfig, Schedule, TrainConfig};
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::{Evaluation, PositionLoss, evaluate, evaluate_positions};
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
 pub(crate) use learn::train_each;

@@ -1,7 +1,7 @@
 //! Adam and AdamW with per-run global clipping, on a cohort's parameters as one matrix.
 
 use super::{OptimizerKind, TrainConfig};
-use crate::cohort::select_runs;
+use crate::cohort::{Parameters, select_runs};
 use burn::tensor::{Bool, Tensor, TensorData};
 
 /// PyTorch's `clip_grad_norm_` adds this to the norm that it divides by.
@@ -19,6 +19,8 @@ pub struct Adam {
     pub second: Tensor<2>,
     /// Steps taken.
     pub steps: usize,
+    /// 1 where weight decay applies and 0 elsewhere, [1, parameters]; none if it applies to all.
+    pub decayed: Option<Tensor<2>>,
 }
 
 /// What one step did.
@@ -33,15 +35,26 @@ pub struct StepOutcome {
 }
 
 impl Adam {
-    /// Moments at zero for parameters of the given shape.
-    pub fn new(parameters: &Tensor<2>) -> Self {
-        Self { first: parameters.zeros_like(), second: parameters.zeros_like(), steps: 0 }
+    /// Moments at zero.
+    pub fn new(parameters: &Parameters) -> Self {
+        let flat = parameters.flatten();
+        Self {
+            first: flat.zeros_like(),
+            second: flat.zeros_like(),
+            steps: 0,
+            decayed: parameters.decay_mask(),
+        }
     }
 
     /// Moments of some runs.
     pub fn select(&self, runs: &[usize]) -> Self {
         let pick = |moments| select_runs(moments, runs);
-        Self { first: pick(&self.first), second: pick(&self.second), steps: self.steps }
+        Self {
+            first: pick(&self.first),
+            second: pick(&self.second),
+            steps: self.steps,
+            decayed: self.decayed.clone(),
+        }
     }
 
     /// Clips every run's gradient by its norm over all parameters and takes one step. Runs that
@@ -71,12 +84,17 @@ impl Adam {
         let rates = Tensor::<2>::from_data(rates, (&device, dtype));
         let mut updated = parameters.clone();
         if config.weight_decay > 0.0 {
+            let decay = |factor: Tensor<2>| match &self.decayed {
+                None => factor,
+                Some(decayed) => factor * decayed.clone(),
+            };
             match config.optimizer {
                 OptimizerKind::Adam => {
-                    gradients = gradients + parameters.clone().mul_scalar(config.weight_decay);
+                    gradients = gradients + decay(parameters.clone().mul_scalar(config.weight_decay));
                 }
                 OptimizerKind::AdamW => {
-                    updated = updated * rates.clone().mul_scalar(-config.weight_decay).add_scalar(1.0);
+                    let rate = rates.clone().mul_scalar(-config.weight_decay);
+                    updated = updated * decay(rate).add_scalar(1.0);
                 }
             }
         }

@@ -18,8 +18,10 @@ impl Fixture {
         let file = SafeTensors::deserialize(&bytes).unwrap();
         let read = |(name, view): (String, safetensors::tensor::TensorView)| {
             let chunks = view.data().chunks_exact(8);
+            let halves = view.data().chunks_exact(4);
             let values: Vec<f64> = match view.dtype() {
                 Dtype::F64 => chunks.map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
+                Dtype::F32 => halves.map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
                 Dtype::I64 => chunks.map(|b| i64::from_le_bytes(b.try_into().unwrap()) as f64).collect(),
                 other => panic!("{name}: {other:?}"),
             };
@@ -30,6 +32,10 @@ impl Fixture {
 
     pub fn values(&self, name: &str) -> &[f64] {
         &self.0.get(name).unwrap_or_else(|| panic!("fixture lacks {name}")).1
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
+        self.0.keys().cloned()
     }
 
     pub fn shape(&self, name: &str) -> &[usize] {

@@ -9,6 +9,8 @@ mod comparisons;
 mod crashes;
 mod fenwick;
 mod lambda_maps;
+mod language;
+mod language_golden;
 mod model_golden;
 mod optimizer_golden;
 mod pictures;

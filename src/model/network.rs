@@ -1,0 +1,216 @@
+//! A model of either architecture: a pure function of its parameters.
+
+use super::head::{self, Loss, Scores};
+use super::{Mixer, ModelConfig, language, recall};
+use crate::attention::ChunkSize;
+use crate::cohort::{Parameters, Spec, linear};
+use crate::lambda::LambdaMap;
+use crate::{Error, Result};
+use burn::tensor::{DType, Int, Tensor};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Arithmetic of a training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// Single precision throughout.
+    #[default]
+    F32,
+    /// The language model's matrix products of activations and weights in bfloat16; weights, norms, the
+    /// operator and its state, the loss and the optimiser stay in f32. GPUs only.
+    Bf16,
+}
+
+/// Logits and what was looked at on the way.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    /// Logits [runs, batch × time, vocab].
+    pub logits: Tensor<3>,
+    /// λ of every layer [runs, batch × time, heads, levels]; empty for the baselines.
+    pub lambda: Vec<Tensor<4>>,
+}
+
+/// A model, without its parameters: those are a [`Parameters`] of the caller's.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub(super) config: ModelConfig,
+    pub(super) map: Arc<dyn LambdaMap>,
+    pub(super) chunk: ChunkSize,
+    precision: Precision,
+}
+
+impl Model {
+    /// A model with the λ map that its configuration names.
+    ///
+    /// # Errors
+    ///
+    /// If a field of the configuration is out of range.
+    pub fn new(config: ModelConfig) -> Result<Self> {
+        let map = config.lambda.map()?;
+        Self::with_lambda(config, map)
+    }
+
+    /// A model with a λ map of the caller's own.
+    ///
+    /// # Errors
+    ///
+    /// If a field of the configuration is out of range.
+    pub fn with_lambda(config: ModelConfig, map: Arc<dyn LambdaMap>) -> Result<Self> {
+        config.validate()?;
+        if config.mixer == Mixer::LogLinear && config.lambda.name() != map.kind() {
+            let expected = format!("`{}`, the name in model.lambda", config.lambda.name());
+            return Err(Error::value("kind() of the λ map", expected, map.kind()));
+        }
+        let chunk = ChunkSize::new(config.chunk)?;
+        Ok(Self { config, map, chunk, precision: Precision::F32 })
+    }
+
+    /// The same model with other arithmetic.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Name of the λ kind, or of the baseline.
+    pub fn kind(&self) -> String {
+        match self.config.mixer {
+            Mixer::LogLinear => self.map.kind(),
+            _ => self.config.kind().to_owned(),
+        }
+    }
+
+    /// Declarations of all parameters, in order.
+    pub fn specs(&self) -> Vec<Spec> {
+        match &self.config.language {
+            None => recall::specs(self),
+            Some(config) => language::specs(self, config),
+        }
+    }
+
+    pub(super) fn lambda_specs(&self) -> Vec<Spec> {
+        self.map.specs(self.config.heads, self.config.levels())
+    }
+
+    /// Number of parameters of all layers' λ maps.
+    pub(super) fn lambda_parameters(&self) -> usize {
+        match self.config.mixer {
+            Mixer::LogLinear => {
+                self.config.layers * self.lambda_specs().iter().map(Spec::count).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Logits [runs, batch × time, vocab] for tokens [runs, batch, time].
+    ///
+    /// # Errors
+    ///
+    /// If tokens and parameters have different numbers of runs, the sequence is longer than
+    /// `max_seq_len`, or a parameter is missing.
+    pub fn forward(&self, parameters: &Parameters, tokens: Tensor<3, Int>) -> Result<Tensor<3>> {
+        let hidden = self.hidden(parameters, tokens, |_| ())?;
+        Ok(self.linear(hidden, self.head(parameters)?))
+    }
+
+    /// As [`forward`](Self::forward), with every layer's λ besides.
+    ///
+    /// # Errors
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn capture(&self, parameters: &Parameters, tokens: Tensor<3, Int>) -> Result<Captured> {
+        let mut lambda = Vec::new();
+        let hidden = self.hidden(parameters, tokens, |layer| lambda.push(layer))?;
+        Ok(Captured { logits: self.linear(hidden, self.head(parameters)?), lambda })
+    }
+
+    /// Every layer's λ [runs, batch × time, heads, levels], without logits.
+    ///
+    /// # Errors
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn lambda(&self, parameters: &Parameters, tokens: Tensor<3, Int>) -> Result<Vec<Tensor<4>>> {
+        let mut lambda = Vec::new();
+        self.hidden(parameters, tokens, |layer| lambda.push(layer))?;
+        Ok(lambda)
+    }
+
+    /// Cross-entropy of every run against targets [runs, batch, time]: the sum over scored positions
+    /// divided by `scored`, a number for each run. Logits are computed a block of rows at a time and never
+    /// held together if there are many.
+    ///
+    /// # Errors
+    ///
+    /// As [`forward`](Self::forward), and on the CPU if a target is not a token.
+    pub fn loss(
+        &self,
+        parameters: &Parameters,
+        tokens: Tensor<3, Int>,
+        targets: Tensor<3, Int>,
+        scored: &[usize],
+    ) -> Result<Loss> {
+        let hidden = self.hidden(parameters, tokens, |_| ())?;
+        let project = |hidden, head| self.linear(hidden, head);
+        head::loss(hidden, self.head(parameters)?, targets, scored, project)
+    }
+
+    /// Cross-entropy of every position, and whether its target has the largest logit.
+    ///
+    /// # Errors
+    ///
+    /// As [`loss`](Self::loss).
+    pub fn score(
+        &self,
+        parameters: &Parameters,
+        tokens: Tensor<3, Int>,
+        targets: Tensor<3, Int>,
+    ) -> Result<Scores> {
+        let hidden = self.hidden(parameters, tokens, |_| ())?;
+        let project = |hidden, head| self.linear(hidden, head);
+        head::scores(hidden, self.head(parameters)?, targets, project)
+    }
+
+    /// What the head sees [runs, batch × time, d_model].
+    fn hidden(
+        &self,
+        parameters: &Parameters,
+        tokens: Tensor<3, Int>,
+        see_lambda: impl FnMut(Tensor<4>),
+    ) -> Result<Tensor<3>> {
+        let [runs, _, seq_len] = tokens.dims();
+        if runs != parameters.runs() {
+            let expected = format!("[runs = {}, batch, time]", parameters.runs());
+            return Err(Error::Shape { argument: "tokens", expected, found: tokens.dims().to_vec() });
+        }
+        if seq_len > self.config.max_seq_len {
+            let expected = format!("[runs, batch, time ≤ max_seq_len = {}]", self.config.max_seq_len);
+            return Err(Error::Shape { argument: "tokens", expected, found: tokens.dims().to_vec() });
+        }
+        match &self.config.language {
+            None => recall::hidden(self, parameters, tokens, see_lambda),
+            Some(_) => language::hidden(self, parameters, tokens, None, see_lambda),
+        }
+    }
+
+    /// Weight of the linear head [runs, vocab, d_model].
+    pub(super) fn head(&self, parameters: &Parameters) -> Result<Tensor<3>> {
+        let name = if self.config.language.is_some() { language::HEAD } else { "head.weight" };
+        parameters.get(name)
+    }
+
+    /// x Wᵀ in the model's precision; the result is in that of x.
+    pub(super) fn linear(&self, x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
+        match self.precision {
+            Precision::F32 => linear(x, weight, None),
+            Precision::Bf16 => {
+                let dtype = x.dtype();
+                linear(x.cast(DType::BF16), weight.cast(DType::BF16), None).cast(dtype)
+            }
+        }
+    }
+}
