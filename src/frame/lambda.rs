@@ -42,7 +42,9 @@ pub fn run_lambda(
         return Err(Error::value("seq_len", format!("at most the model's max_seq_len = {longest}"), seq_len));
     }
     let rows = [seq_len, config.model.layers, config.model.heads, config.model.levels()];
-    let (held, fit) = (config.task.examples().1, MOST_ROWS / rows.iter().product::<usize>());
+    let fit = MOST_ROWS / rows.iter().product::<usize>();
+    // A text's number of sequences is known, and checked, once it is opened.
+    let held = config.task.examples().map_or(usize::MAX, |(_, validation)| validation);
     if !(1..=held.min(fit)).contains(&sequences) {
         let expected = match held <= fit {
             true => format!("1 to {held} (the run's validation set)"),
@@ -150,7 +152,7 @@ pub fn capture_lambda(
         let values: Vec<f32> = lambda.into_data().iter().collect();
         for head in 0..heads {
             for &sequence in &sequences {
-                let example = data.example(sequence);
+                let example = data.read(sequence)?;
                 for position in 0..seq_len {
                     let start = ((sequence * seq_len + position) * heads + head) * levels;
                     let present: Vec<usize> =

@@ -109,7 +109,7 @@ impl Identity {
     pub(super) fn new(run: String, config: &RunConfig) -> Self {
         let pairs = match &config.task {
             TaskConfig::Mqar(task) => Some(task.pairs as u32),
-            TaskConfig::SelectiveCopying(_) | TaskConfig::Induction(_) => None,
+            TaskConfig::SelectiveCopying(_) | TaskConfig::Induction(_) | TaskConfig::Text(_) => None,
         };
         Self {
             run,

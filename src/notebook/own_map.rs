@@ -15,7 +15,7 @@ pub(super) fn try_map(config: &RunConfig, map: &Arc<dyn LambdaMap>) -> Result<()
     let device = device::parse("cpu")?;
     let parameters = Parameters::initialise(model.specs(), &[config.seed], &device, DType::F32);
     let data = Dataset::generate(&config.task, config.seed, Split::Validation, 1)?;
-    let batch = Batch::stack(&[data], &[vec![0]], &device);
+    let batch = Batch::stack(&[data], &[vec![0]], &device)?;
     model.forward(&parameters, batch.tokens).map(|_| ())
 }
 
@@ -37,12 +37,7 @@ pub(super) fn same_map(job: &Job, map: &Arc<dyn LambdaMap>) -> Result<()> {
     let checkpoint = run.checkpoint(&model, &device).map_err(|error| other(&error.to_string()))?;
     let step = checkpoint.progress.step;
     let Some(row) = run.metrics()?.into_iter().rev().find(|row| row.step == step) else { return Ok(()) };
-    let data = Dataset::generate(
-        &job.config.task,
-        job.config.seed,
-        Split::Validation,
-        job.config.task.examples().1,
-    )?;
+    let data = Dataset::open(&job.config.task, job.config.seed, Split::Validation)?;
     let batch = job.config.train.batch;
     let found = evaluate(&model, &checkpoint.parameters, &[data], batch, &device)?[0].loss;
     // Another processor rounds differently in the last digits, a GPU in the third; another map is another

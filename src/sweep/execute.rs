@@ -187,7 +187,7 @@ impl Work<'_> {
         let on = &self.options.train.device;
         let config = &run.config;
         let task = config.task.with_seq_len(seq_len);
-        let data = Dataset::generate(&task, config.seed, Split::Validation, config.task.examples().1)?;
+        let data = Dataset::open(&task, config.seed, Split::Validation)?;
         let model = folder.model(None)?;
         let checkpoint = folder.checkpoint(&model, &device::plain(on))?;
         let (parameters, batch) = (checkpoint.parameters, config.train.batch);

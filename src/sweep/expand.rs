@@ -81,8 +81,10 @@ impl Sweep {
                     format!("expected different runs, found `{other}` and `{name}`, which are the same");
                 return Err(self.wrong(message));
             }
-            let held = run.config.task.examples().1;
-            if self.lambda_sequences > held {
+            // A text's number is known once it is opened.
+            if let Some((_, held)) = run.config.task.examples()
+                && self.lambda_sequences > held
+            {
                 let found = self.lambda_sequences;
                 let expected =
                     format!("lambda_sequences: expected at most {held} (the validation set of `{name}`)");

@@ -88,6 +88,7 @@ pub fn memory(config: &RunConfig) -> u64 {
     layer += model.heads * 6 * model.chunk.min(seq_len);
     let activations = 2 * tokens * (model.layers * layer + 3 * model.vocab);
     let parameters = 2 * model.vocab * model.d_model + model.layers * 5 * model.d_model * model.d_model;
-    let (train, validation) = config.task.examples();
+    // A text stays on disk.
+    let (train, validation) = config.task.examples().unwrap_or((0, 0));
     (4 * (activations + 5 * parameters) + 9 * (train + validation) * seq_len) as u64
 }

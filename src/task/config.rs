@@ -1,6 +1,6 @@
 //! Choice of a task, as configurations spell it.
 
-use super::{CopyingConfig, InductionConfig, MqarConfig, Task};
+use super::{CopyingConfig, DrawnTask, InductionConfig, MqarConfig, Task, TextConfig};
 use serde::{Deserialize, Serialize};
 
 /// A task with its parameters; in TOML, `name` picks the task.
@@ -13,6 +13,8 @@ pub enum TaskConfig {
     SelectiveCopying(CopyingConfig),
     /// Induction.
     Induction(InductionConfig),
+    /// Language modelling.
+    Text(TextConfig),
 }
 
 impl Default for TaskConfig {
@@ -28,6 +30,17 @@ impl TaskConfig {
             Self::Mqar(task) => task,
             Self::SelectiveCopying(task) => task,
             Self::Induction(task) => task,
+            Self::Text(task) => task,
+        }
+    }
+
+    /// The task if its examples are drawn; none for a text.
+    pub fn drawn(&self) -> Option<&dyn DrawnTask> {
+        match self {
+            Self::Mqar(task) => Some(task),
+            Self::SelectiveCopying(task) => Some(task),
+            Self::Induction(task) => Some(task),
+            Self::Text(_) => None,
         }
     }
 
@@ -37,15 +50,28 @@ impl TaskConfig {
             Self::Mqar(_) => "mqar",
             Self::SelectiveCopying(_) => "selective-copying",
             Self::Induction(_) => "induction",
+            Self::Text(_) => "text",
         }
     }
 
-    /// Number of training and validation sequences.
-    pub fn examples(&self) -> (usize, usize) {
+    /// Number of training and validation sequences; none for a text, whose corpus decides
+    /// ([`Dataset::open`](super::Dataset::open)).
+    pub fn examples(&self) -> Option<(usize, usize)> {
         match self {
-            Self::Mqar(t) => (t.train_examples, t.validation_examples),
-            Self::SelectiveCopying(t) => (t.train_examples, t.validation_examples),
-            Self::Induction(t) => (t.train_examples, t.validation_examples),
+            Self::Mqar(t) => Some((t.train_examples, t.validation_examples)),
+            Self::SelectiveCopying(t) => Some((t.train_examples, t.validation_examples)),
+            Self::Induction(t) => Some((t.train_examples, t.validation_examples)),
+            Self::Text(_) => None,
+        }
+    }
+
+    /// Whether runs of both tasks can train in one cohort: equally many sequences of equal length.
+    pub(crate) fn same_shape(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Text(a), Self::Text(b)) => {
+                *a == TextConfig { target_offset: a.target_offset, ..b.clone() }
+            }
+            _ => self.examples() == other.examples() && self.task().seq_len() == other.task().seq_len(),
         }
     }
 
@@ -55,6 +81,7 @@ impl TaskConfig {
             Self::Mqar(t) => Self::Mqar(MqarConfig { seq_len, ..t }),
             Self::SelectiveCopying(t) => Self::SelectiveCopying(CopyingConfig { seq_len, ..t }),
             Self::Induction(t) => Self::Induction(InductionConfig { seq_len, ..t }),
+            Self::Text(t) => Self::Text(TextConfig { seq_len, ..t }),
         }
     }
 }

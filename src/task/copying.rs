@@ -1,6 +1,6 @@
 //! Selective copying.
 
-use super::{Example, Region, Task};
+use super::{DrawnTask, Example, Region, Task};
 use crate::random::Generator;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -65,6 +65,20 @@ impl Task for CopyingConfig {
         Ok(())
     }
 
+    fn seq_len(&self) -> usize {
+        self.seq_len
+    }
+
+    fn vocab(&self) -> usize {
+        VOCAB
+    }
+
+    fn chance(&self) -> f64 {
+        1.0 / DATA.count() as f64
+    }
+}
+
+impl DrawnTask for CopyingConfig {
     fn example(&self, generator: &mut Generator) -> Example {
         let count = self.data_tokens;
         let content = self.seq_len - count - 1;
@@ -88,17 +102,5 @@ impl Task for CopyingConfig {
             example.targets[read] = token as i32;
         }
         example
-    }
-
-    fn seq_len(&self) -> usize {
-        self.seq_len
-    }
-
-    fn vocab(&self) -> usize {
-        VOCAB
-    }
-
-    fn chance(&self) -> f64 {
-        1.0 / DATA.count() as f64
     }
 }

@@ -1,6 +1,6 @@
 //! Induction: one association, asked for at the end.
 
-use super::{Example, MOST_TOKENS, Region, Task};
+use super::{DrawnTask, Example, MOST_TOKENS, Region, Task};
 use crate::random::Generator;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,20 @@ impl Task for InductionConfig {
         Ok(())
     }
 
+    fn seq_len(&self) -> usize {
+        self.seq_len
+    }
+
+    fn vocab(&self) -> usize {
+        self.vocab
+    }
+
+    fn chance(&self) -> f64 {
+        1.0 / (self.vocab - 2) as f64
+    }
+}
+
+impl DrawnTask for InductionConfig {
     fn example(&self, generator: &mut Generator) -> Example {
         let mut example = Example::blank(self.seq_len, Region::Filler);
         for token in &mut example.tokens {
@@ -55,17 +69,5 @@ impl Task for InductionConfig {
         example.targets[query] = pattern as i32;
         example.regions[query + 1] = Region::Answer;
         example
-    }
-
-    fn seq_len(&self) -> usize {
-        self.seq_len
-    }
-
-    fn vocab(&self) -> usize {
-        self.vocab
-    }
-
-    fn chance(&self) -> f64 {
-        1.0 / (self.vocab - 2) as f64
     }
 }

@@ -1,4 +1,4 @@
-//! Tasks: seeded data whose every position has a named region.
+//! Tasks: seeded data or a text, whose every position has a named region.
 //!
 //! An example is a sequence of tokens and, for each position, the token that the output there is
 //! scored against, if any. Targets are not shifted: where released code shifts its labels in the
@@ -9,6 +9,7 @@ mod copying;
 mod dataset;
 mod induction;
 mod mqar;
+mod text;
 
 pub use config::TaskConfig;
 pub use copying::{CopyingConfig, ReadAt};
@@ -16,6 +17,7 @@ pub(crate) use dataset::check_count;
 pub use dataset::{Batch, Dataset, Split};
 pub use induction::InductionConfig;
 pub use mqar::{Filler, Layout, MqarConfig};
+pub use text::{Corpus, CorpusRecord, SplitRecord, TextConfig, TokenCache, Tokenizer, Tokens};
 
 use crate::Result;
 use crate::random::Generator;
@@ -42,6 +44,8 @@ pub enum Region {
     Blank,
     /// Selective copying: tokens to ignore.
     Noise,
+    /// A text's token.
+    Text,
 }
 
 impl Region {
@@ -56,6 +60,7 @@ impl Region {
             Self::Separator => "separator",
             Self::Blank => "blank",
             Self::Noise => "noise",
+            Self::Text => "text",
         }
     }
 }
@@ -87,7 +92,7 @@ impl Example {
     }
 }
 
-/// Longest sequence that a task draws.
+/// Longest sequence of a task.
 const LONGEST: usize = 1 << 24;
 
 /// Largest vocabulary of a task.
@@ -101,7 +106,7 @@ fn check_seq_len(seq_len: usize) -> Result<()> {
     }
 }
 
-/// A source of examples.
+/// What every task has.
 pub trait Task: Debug {
     /// Checks the parameters.
     ///
@@ -109,9 +114,6 @@ pub trait Task: Debug {
     ///
     /// Names the parameter that is out of range and its limit.
     fn validate(&self) -> Result<()>;
-
-    /// Draws one example. Call [`validate`](Self::validate) first.
-    fn example(&self, generator: &mut Generator) -> Example;
 
     /// Positions per sequence.
     fn seq_len(&self) -> usize;
@@ -121,4 +123,10 @@ pub trait Task: Debug {
 
     /// Accuracy of guessing at random among the possible answers.
     fn chance(&self) -> f64;
+}
+
+/// A task whose examples are drawn; a text's are there already.
+pub trait DrawnTask: Task {
+    /// Draws one example. Call [`validate`](Task::validate) first.
+    fn example(&self, generator: &mut Generator) -> Example;
 }

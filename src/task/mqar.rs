@@ -1,6 +1,6 @@
 //! MQAR: multi-query associative recall.
 
-use super::{Example, MOST_TOKENS, Region, Task};
+use super::{DrawnTask, Example, MOST_TOKENS, Region, Task};
 use crate::random::Generator;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,20 @@ impl Task for MqarConfig {
         Ok(())
     }
 
+    fn seq_len(&self) -> usize {
+        self.seq_len
+    }
+
+    fn vocab(&self) -> usize {
+        self.vocab
+    }
+
+    fn chance(&self) -> f64 {
+        2.0 / self.vocab as f64
+    }
+}
+
+impl DrawnTask for MqarConfig {
     fn example(&self, generator: &mut Generator) -> Example {
         let Self { seq_len, pairs, vocab, .. } = *self;
         let keys = generator.sample((1..vocab / 2).collect(), pairs);
@@ -122,18 +136,6 @@ impl Task for MqarConfig {
             example.regions[position + 1] = Region::Answer;
         }
         example
-    }
-
-    fn seq_len(&self) -> usize {
-        self.seq_len
-    }
-
-    fn vocab(&self) -> usize {
-        self.vocab
-    }
-
-    fn chance(&self) -> f64 {
-        2.0 / self.vocab as f64
     }
 }
 

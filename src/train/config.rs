@@ -210,13 +210,14 @@ impl RunConfig {
             let expected = format!("at least the task's {}", task.vocab());
             return Err(Error::value("model.vocab", expected, self.model.vocab));
         }
-        let (train, validation) = self.task.examples();
-        if train < self.train.batch {
-            let expected = format!("at least one batch of {}", self.train.batch);
-            return Err(Error::value("task.train_examples", expected, train));
-        }
-        for (field, count) in [("task.train_examples", train), ("task.validation_examples", validation)] {
-            crate::task::check_count(field, count, task.seq_len())?;
+        if let Some((train, validation)) = self.task.examples() {
+            if train < self.train.batch {
+                let expected = format!("at least one batch of {}", self.train.batch);
+                return Err(Error::value("task.train_examples", expected, train));
+            }
+            for (field, count) in [("task.train_examples", train), ("task.validation_examples", validation)] {
+                crate::task::check_count(field, count, task.seq_len())?;
+            }
         }
         Ok(())
     }
@@ -225,12 +226,11 @@ impl RunConfig {
     /// may differ in seed, learning rate, the start of λ, and in whatever of a task leaves its shape alone,
     /// such as the number of pairs.
     pub fn same_cohort(&self, other: &Self) -> bool {
-        let shape = |task: &TaskConfig| (task.task().seq_len(), task.examples());
         let mut twin = other.clone();
         twin.seed = self.seed;
         twin.train.learning_rate = self.train.learning_rate;
         twin.model.lambda.init = self.model.lambda.init;
-        if shape(&self.task) == shape(&other.task) {
+        if self.task.same_shape(&other.task) {
             twin.task.clone_from(&self.task);
         }
         twin == *self

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! config.toml             everything that determines the run
+//! corpus.json             the text it is trained on, if it is trained on one
 //! metrics.jsonl           a line an evaluation, appended and flushed
 //! checkpoint.safetensors  parameters, optimiser state, place in the run
 //! result.json             what came out; its presence says that the run has ended
@@ -13,6 +14,7 @@ use super::{Checkpoint, LengthEvaluation, MetricsRow, RunConfig, RunResult, Stat
 use crate::file::{difference, is_occupied, walk, write_atomically};
 use crate::lambda::LambdaMap;
 use crate::model::Model;
+use crate::task::CorpusRecord;
 use crate::{Error, Result};
 use burn::tensor::Device;
 use std::fs::File;
@@ -132,6 +134,15 @@ impl RunFolder {
         write_atomically(&path, &text)
     }
 
+    /// The text that the run is trained on, if it is trained on one.
+    ///
+    /// # Errors
+    ///
+    /// If the file is there but can't be read.
+    pub fn corpus(&self) -> Result<Option<CorpusRecord>> {
+        self.read_json("corpus.json")
+    }
+
     fn read_json<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
         let path = self.file(name);
         if !path.exists() {
@@ -247,6 +258,21 @@ impl RunWriter {
     fn appendable(folder: &RunFolder) -> Result<File> {
         let path = folder.file("metrics.jsonl");
         File::options().create(true).append(true).open(&path).map_err(Error::io(&path))
+    }
+
+    /// Records the text that the run is trained on, or checks that it is the one that was recorded.
+    pub(super) fn record_corpus(&self, now: &CorpusRecord) -> Result<()> {
+        let path = self.folder.file("corpus.json");
+        let Some(recorded) = self.folder.corpus()? else {
+            let text = serde_json::to_vec_pretty(now).map_err(|error| Error::format(&path, error))?;
+            return write_atomically(&path, &text);
+        };
+        let Some(difference) = recorded.difference(now) else { return Ok(()) };
+        let message = format!(
+            "its corpus has changed since the run was started ({difference}): restore the text, or choose another \
+             folder"
+        );
+        Err(Error::run(self.folder.path(), message))
     }
 
     /// Drops rows past `step`, which a run resumed from there writes again. Returns the row of `step`, and how

@@ -9,7 +9,7 @@ use crate::cohort::Parameters;
 use crate::device;
 use crate::lambda::{LambdaKind, LambdaMap};
 use crate::model::Model;
-use crate::task::{Dataset, Split};
+use crate::task::{CorpusRecord, Dataset, Split, TaskConfig, TokenCache};
 use crate::{Error, Result};
 use burn::tensor::{DType, Device};
 use std::path::{Path, PathBuf};
@@ -111,11 +111,26 @@ pub(crate) fn train_each(
 fn check(jobs: &[Job]) -> Result<()> {
     for (index, job) in jobs.iter().enumerate() {
         job.config.validate()?;
+        // A text that can't be used would otherwise leave a folder that is in the way of the next try.
+        if job.config.task.drawn().is_none() && !job.folder.join("config.toml").exists() {
+            data(&job.config)?;
+        }
         if jobs[..index].iter().any(|other| other.folder == job.folder) {
             return Err(Error::run(&job.folder, "two runs share this folder; give each its own"));
         }
     }
     Ok(())
+}
+
+/// Training and validation data.
+fn data(config: &RunConfig) -> Result<[Dataset; 2]> {
+    let train = Dataset::open(&config.task, config.seed, Split::Train)?;
+    let validation = Dataset::open(&config.task, config.seed, Split::Validation)?;
+    if train.len() < config.train.batch {
+        let expected = format!("1 to {} (the number of training sequences)", train.len());
+        return Err(Error::value("train.batch", expected, config.train.batch));
+    }
+    Ok([train, validation])
 }
 
 /// A run that has ended before, or is about to train.
@@ -192,6 +207,9 @@ impl Run {
     /// Draws data, and initial weights or the last checkpoint.
     fn prepare(index: usize, job: &Job, mut writer: RunWriter, on: &Device) -> Result<Self> {
         let config = job.config.clone();
+        if let TaskConfig::Text(text) = &config.task {
+            writer.record_corpus(&CorpusRecord::of(text, &TokenCache::default())?)?;
+        }
         let model = match &job.lambda {
             Some(map) => Model::with_lambda(config.model.clone(), map.clone())?,
             None => Model::new(config.model.clone())?,
@@ -231,18 +249,7 @@ impl Run {
             );
             return Err(Error::run(writer.folder.path(), message));
         }
-        let (train, validation) = config.task.examples();
-        let data = |split, count| Dataset::generate(&config.task, config.seed, split, count);
-        Ok(Self {
-            index,
-            map: job.lambda.clone(),
-            model,
-            writer,
-            state,
-            last,
-            train: data(Split::Train, train)?,
-            validation: data(Split::Validation, validation)?,
-            config,
-        })
+        let [train, validation] = data(&config)?;
+        Ok(Self { index, map: job.lambda.clone(), model, writer, state, last, train, validation, config })
     }
 }

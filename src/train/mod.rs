@@ -21,6 +21,6 @@ pub use interrupt::Interrupt;
 pub(crate) use learn::train_each;
 pub use learn::{Job, Options, train};
 pub use optimizer::{Adam, StepOutcome};
-pub(crate) use progress::Overall;
 pub use progress::ProgressMode;
+pub(crate) use progress::{Overall, duration};
 pub use record::{LengthEvaluation, MetricsRow, RunResult, Status};

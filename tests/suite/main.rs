@@ -17,4 +17,5 @@ mod pictures;
 mod sweep_commands;
 mod sweeps;
 mod tasks;
+mod text;
 mod training;

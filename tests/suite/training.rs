@@ -457,7 +457,7 @@ fn runs_that_frames_would_take_for_one_are_refused() {
     let found = loglinear::frame::stack_lambda([lambda.clone(), lambda]).unwrap_err().to_string();
     assert!(found.contains("`same/run` twice"), "{found}");
     let run = &Trained::open(folder.path().join("b")).unwrap();
-    let held = run.folders[0].config().unwrap().task.examples().1;
+    let held = run.folders[0].config().unwrap().task.examples().unwrap().1;
     let found = run.lambda(held + 1).unwrap_err().to_string();
     assert!(found.contains(&format!("1 to {held}")), "{found}");
 }

@@ -112,8 +112,10 @@ impl FromLambda {
                 found,
             )));
         }
-        let count = folders[0].config()?.task.examples().1;
-        if sequence >= count {
+        // A text's number is known once it is opened.
+        if let Some((_, count)) = folders[0].config()?.task.examples()
+            && sequence >= count
+        {
             let expected = format!("below {count}, the number of validation sequences");
             return Err(Failure::Usage(Error::value("--sequence", expected, sequence)));
         }

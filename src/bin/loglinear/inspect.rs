@@ -48,10 +48,16 @@ impl Eval {
             let seq_len = self.seq_len.unwrap_or(config.task.task().seq_len());
             check_seq_len(seq_len, config.model.max_seq_len)?;
             let task = config.task.with_seq_len(seq_len);
-            let examples = self.examples.unwrap_or(config.task.examples().1);
-            let data = match self.data_seed {
-                None => Dataset::generate(&task, config.seed, Split::Validation, examples),
-                Some(seed) => Dataset::generate(&task, seed, Split::Train, examples),
+            let count = self.examples.or(config.task.examples().map(|(_, validation)| validation));
+            let data = match (self.data_seed, count) {
+                (Some(_), _) if config.task.drawn().is_none() => {
+                    let expected =
+                        format!("used with drawn tasks only, found it with {}", config.task.name());
+                    Err(Error::value("--data-seed", expected, folder.path().display()))
+                }
+                (None, Some(count)) => Dataset::generate(&task, config.seed, Split::Validation, count),
+                (Some(seed), Some(count)) => Dataset::generate(&task, seed, Split::Train, count),
+                (_, None) => Dataset::open(&task, config.seed, Split::Validation),
             };
             let data = data.map_err(Failure::Usage)?;
             let parameters = folder.checkpoint(&model, &device::plain(&on))?.parameters;

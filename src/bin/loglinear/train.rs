@@ -5,7 +5,9 @@ use crate::{Failure, Outcome, report};
 use clap::{Args, ValueEnum};
 use loglinear::lambda::{Activation, Hidden, InitProtocol, LambdaConfig, LambdaKind};
 use loglinear::model::Mixer;
-use loglinear::task::{CopyingConfig, Filler, InductionConfig, Layout, MqarConfig, ReadAt, TaskConfig};
+use loglinear::task::{
+    CopyingConfig, Filler, InductionConfig, Layout, MqarConfig, ReadAt, TaskConfig, TextConfig, Tokenizer,
+};
 use loglinear::train::{Job, OptimizerKind, ProgressMode, RunConfig, Schedule, train};
 use loglinear::{Error, Result};
 use std::path::PathBuf;
@@ -16,6 +18,7 @@ enum TaskName {
     Mqar,
     SelectiveCopying,
     Induction,
+    Text,
 }
 
 /// The paper's text or its released code, for every point on which their λ maps differ.
@@ -58,6 +61,7 @@ const EXAMPLES: &str = "Examples:
   loglinear train --pairs 8 --seq-len 128 --seed 0 1 2
   loglinear train --lambda fixed mlp-softplus mlp-softmax --protocol release --out runs/release
   loglinear train --task selective-copying --seq-len 256 --steps 30000
+  loglinear train --task text --corpus data/wikitext-2 --target 0
   loglinear train --config runs/train/fixed-seed0/config.toml --lr 0.003 --out runs/faster
 
 An interrupted or killed training goes on when the same command is given again.";
@@ -83,10 +87,22 @@ struct TaskArguments {
     /// Selective copying: where a data token is predicted.
     #[arg(long)]
     read_at: Option<ReadAt>,
-    /// Training sequences.
+    /// Text: folder with wiki.{train,valid,test}.{raw,tokens}, or one text file; plain, .gz or .zst.
+    #[arg(long, value_name = "PATH")]
+    corpus: Option<PathBuf>,
+    /// Text: how far ahead the predicted token is, 1 or 2 (as the release trained).
+    #[arg(long, value_name = "N")]
+    target_offset: Option<usize>,
+    /// Text: leading tokens of the training split to use; 0 for all.
+    #[arg(long, value_name = "N")]
+    train_tokens: Option<usize>,
+    /// Text: leading tokens of the validation split to use; 0 for all.
+    #[arg(long, value_name = "N")]
+    validation_tokens: Option<usize>,
+    /// Training sequences (drawn tasks).
     #[arg(long, value_name = "N")]
     train_examples: Option<usize>,
-    /// Validation sequences.
+    /// Validation sequences (drawn tasks).
     #[arg(long, value_name = "N")]
     validation_examples: Option<usize>,
 }
@@ -241,6 +257,9 @@ impl TaskArguments {
             Some(TaskName::Induction) if config.name() != "induction" => {
                 *config = TaskConfig::Induction(InductionConfig::default());
             }
+            Some(TaskName::Text) if config.name() != "text" => {
+                *config = TaskConfig::Text(TextConfig::default());
+            }
             _ => {}
         }
         let other_task = |flag: &str, given: bool, task: &str, name: &str| {
@@ -259,6 +278,16 @@ impl TaskArguments {
         if name != "selective-copying" {
             other_task("--read-at", self.read_at.is_some(), "selective-copying", name)?;
         }
+        if name == "text" {
+            let drawn = "mqar, selective-copying or induction";
+            other_task("--train-examples", self.train_examples.is_some(), drawn, name)?;
+            other_task("--validation-examples", self.validation_examples.is_some(), drawn, name)?;
+        } else {
+            other_task("--corpus", self.corpus.is_some(), "text", name)?;
+            other_task("--target-offset", self.target_offset.is_some(), "text", name)?;
+            other_task("--train-tokens", self.train_tokens.is_some(), "text", name)?;
+            other_task("--validation-tokens", self.validation_tokens.is_some(), "text", name)?;
+        }
         let (seq_len, train, validation) = match config {
             TaskConfig::Mqar(task) => {
                 set(&mut task.pairs, self.pairs);
@@ -272,6 +301,14 @@ impl TaskArguments {
             }
             TaskConfig::Induction(task) => {
                 (&mut task.seq_len, &mut task.train_examples, &mut task.validation_examples)
+            }
+            TaskConfig::Text(task) => {
+                set(&mut task.corpus, self.corpus.clone());
+                set(&mut task.target_offset, self.target_offset);
+                set(&mut task.train_tokens, self.train_tokens);
+                set(&mut task.validation_tokens, self.validation_tokens);
+                set(&mut task.seq_len, self.seq_len);
+                return Ok(());
             }
         };
         set(seq_len, self.seq_len);
@@ -298,6 +335,9 @@ impl ModelArguments {
         set(&mut model.layers, self.layers);
         set(&mut model.heads, self.heads);
         set(&mut model.chunk, self.chunk);
+        if let (TaskConfig::Text(_), false) = (&config.task, from_file) {
+            model.vocab = Tokenizer::VOCAB;
+        }
         let seq_len = config.task.task().seq_len();
         match self.max_seq_len {
             Some(max_seq_len) => model.max_seq_len = max_seq_len,
