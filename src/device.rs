@@ -57,6 +57,14 @@ pub fn free_memory(device: &Device) -> u64 {
     free.unwrap_or(UNKNOWN)
 }
 
+/// Bytes in use on a GPU, by this process and all others; none for the CPU, or if nothing says it.
+pub fn used_memory(device: &Device) -> Option<u64> {
+    if is_cpu(device) {
+        return None;
+    }
+    nvidia_smi(device, "memory.used")?.parse::<u64>().ok().map(|mib| mib << 20)
+}
+
 /// Name of the processor or GPU behind a device.
 pub fn hardware(device: &Device) -> String {
     let name = if is_cpu(device) {

@@ -147,16 +147,27 @@ impl Show for () {
     fn show(&self) {}
 }
 
+/// What a run reached: accuracies, or on a text the perplexity and of what it is.
+fn outcome(result: &RunResult) -> Vec<(&'static str, String)> {
+    match (result.target_offset, result.perplexity()) {
+        (Some(offset), perplexity) => vec![
+            ("predicts", format!("token t+{offset}")),
+            ("perplexity", perplexity.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))),
+        ],
+        _ => vec![("accuracy", percent(result.accuracy)), ("best accuracy", percent(result.best_accuracy))],
+    }
+}
+
 impl Show for RunResult {
     fn rich(&self) -> Rich {
-        fields(&[
+        let mut rows = vec![
             ("λ", self.kind.clone()),
             ("seed", self.seed.to_string()),
             ("ended", self.status.name().to_owned()),
             ("steps", self.steps.to_string()),
-            ("accuracy", percent(self.accuracy)),
-            ("best accuracy", percent(self.best_accuracy)),
-        ])
+        ];
+        rows.extend(outcome(self));
+        fields(&rows)
     }
 }
 
@@ -174,7 +185,7 @@ impl Show for RunFolder {
             match result {
                 Some(result) => {
                     rows.push(("ended", format!("{} at step {}", result.status.name(), result.steps)));
-                    rows.push(("best accuracy", percent(result.best_accuracy)));
+                    rows.extend(outcome(&result));
                 }
                 None => rows.push(("ended", "not yet".to_owned())),
             }

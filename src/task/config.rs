@@ -54,6 +54,14 @@ impl TaskConfig {
         }
     }
 
+    /// How far ahead the predicted token of a text is.
+    pub fn target_offset(&self) -> Option<usize> {
+        match self {
+            Self::Text(task) => Some(task.target_offset),
+            _ => None,
+        }
+    }
+
     /// Number of training and validation sequences; none for a text, whose corpus decides
     /// ([`Dataset::open`](super::Dataset::open)).
     pub fn examples(&self) -> Option<(usize, usize)> {

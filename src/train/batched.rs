@@ -4,7 +4,7 @@ use super::checkpoint::Progress;
 use super::folder::RunWriter;
 use super::learn::{Options, Run};
 use super::progress::{Overall, ProgressReport};
-use super::{Adam, Checkpoint, MetricsRow, RunConfig, RunResult, Status, evaluate};
+use super::{Adam, Checkpoint, Evaluation, MetricsRow, RunConfig, RunResult, Status, evaluate};
 use crate::cohort::Parameters;
 use crate::lambda::LambdaMap;
 use crate::model::Model;
@@ -242,7 +242,13 @@ impl Cohort {
             report.evaluated(member.writer.folder.path(), &row);
             member.last = Some(row);
         }
-        report.accuracy(evaluations.iter().map(|e| e.accuracy).sum::<f64>() / evaluations.len() as f64);
+        let mean = |pick: fn(&Evaluation) -> f64| {
+            evaluations.iter().map(pick).sum::<f64>() / evaluations.len() as f64
+        };
+        report.validation(match config.task.target_offset() {
+            None => format!("accuracy {:.1} %", 100.0 * mean(|e| e.accuracy)),
+            Some(_) => format!("perplexity {:.1}", mean(|e| e.loss.exp())),
+        });
         self.checkpoint_all()?;
         self.end_due(config, results, report)
     }

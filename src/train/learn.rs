@@ -8,7 +8,7 @@ use super::{Adam, Checkpoint, Interrupt, MetricsRow, ProgressMode, RunConfig, Ru
 use crate::cohort::Parameters;
 use crate::device;
 use crate::lambda::{LambdaKind, LambdaMap};
-use crate::model::Model;
+use crate::model::{Model, Precision};
 use crate::task::{CorpusRecord, Dataset, Split, TaskConfig, TokenCache};
 use crate::{Error, Result};
 use burn::tensor::{DType, Device};
@@ -75,7 +75,7 @@ pub struct Options {
 /// on the way, finished evaluations are kept.
 pub fn train(jobs: &[Job], options: &Options) -> Result<Vec<RunResult>> {
     device::enter(&options.device, || {
-        check(jobs)?;
+        check(jobs, options)?;
         let ready = jobs.iter().enumerate().map(|(index, job)| Ready::of(index, job, options));
         let ready = ready.collect::<Result<_>>()?;
         Ok(train_ready(ready, options, None)?.into_iter().map(|(_, result)| result).collect())
@@ -90,7 +90,7 @@ pub(crate) fn train_each(
     overall: Option<&Overall>,
 ) -> Result<Vec<Result<RunResult>>> {
     device::enter(&options.device, || {
-        check(jobs)?;
+        check(jobs, options)?;
         let mut results: Vec<Option<Result<RunResult>>> = jobs.iter().map(|_| None).collect();
         let mut ready = Vec::new();
         for (index, job) in jobs.iter().enumerate() {
@@ -108,9 +108,12 @@ pub(crate) fn train_each(
 }
 
 /// Checks what can be checked before a file is touched.
-fn check(jobs: &[Job]) -> Result<()> {
+fn check(jobs: &[Job], options: &Options) -> Result<()> {
     for (index, job) in jobs.iter().enumerate() {
         job.config.validate()?;
+        if job.config.train.precision == Precision::Bf16 && device::is_cpu(&options.device) {
+            return Err(Error::value("train.precision", "f32 on the CPU (bf16 is for GPUs)", "bf16"));
+        }
         // A text that can't be used would otherwise leave a folder that is in the way of the next try.
         if job.config.task.drawn().is_none() && !job.folder.join("config.toml").exists() {
             data(&job.config)?;
@@ -214,6 +217,7 @@ impl Run {
             Some(map) => Model::with_lambda(config.model.clone(), map.clone())?,
             None => Model::new(config.model.clone())?,
         };
+        let model = model.with_precision(config.train.precision);
         let on = device::plain(on);
         let path = writer.folder.path().to_owned();
         let state = if writer.folder.has_checkpoint() {

@@ -85,7 +85,7 @@ pub(super) struct ProgressReport<'a> {
     bar: Option<ProgressBar>,
     started: Instant,
     shown: Instant,
-    accuracy: String,
+    validation: String,
     overall: Option<&'a Overall>,
     /// Runs that still train, the step that `overall` knows of, and positions of a run-step.
     alive: usize,
@@ -117,7 +117,7 @@ impl<'a> ProgressReport<'a> {
             bar,
             started: now,
             shown: now,
-            accuracy: String::new(),
+            validation: String::new(),
             overall: None,
             alive: runs,
             counted: first,
@@ -144,7 +144,7 @@ impl<'a> ProgressReport<'a> {
             if let Some(loss) = loss {
                 let overall =
                     self.overall.map_or_else(String::new, |overall| format!(" [{}]", overall.text()));
-                bar.set_message(format!("{loss}{}{overall}", self.accuracy));
+                bar.set_message(format!("{loss}{}{overall}", self.validation));
             }
         } else if matches!(self.mode, ProgressMode::Auto | ProgressMode::Lines)
             && self.shown.elapsed() >= LINE_EVERY
@@ -158,7 +158,7 @@ impl<'a> ProgressReport<'a> {
             let loss = loss.unwrap_or_default();
             let line = format!(
                 "{} ×{}: step {step}/{}, {rate:.1} steps/s, {loss}{}, {left}",
-                self.label, self.alive, self.total, self.accuracy
+                self.label, self.alive, self.total, self.validation
             );
             if self.mode == ProgressMode::Lines { println!("{line}") } else { eprintln!("{line}") }
         }
@@ -170,8 +170,8 @@ impl<'a> ProgressReport<'a> {
     }
 
     /// After an evaluation of all runs.
-    pub(super) fn accuracy(&mut self, mean: f64) {
-        self.accuracy = format!(", accuracy {:.1} %", 100.0 * mean);
+    pub(super) fn validation(&mut self, text: String) {
+        self.validation = format!(", {text}");
     }
 
     /// When a run has ended.

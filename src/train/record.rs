@@ -76,14 +76,27 @@ pub struct RunResult {
     pub best_step: Option<usize>,
     /// Validation loss at the last evaluation, in nats.
     pub validation_loss: Option<f64>,
+    /// Text only: how far ahead the predicted token is, without which a loss can't be compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_offset: Option<usize>,
     /// Seconds of training, of the whole cohort.
     pub seconds: f64,
+    /// Bytes in use on the GPU when the run ended, by its whole cohort and anyone else there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_memory: Option<u64>,
     /// Number of runs that trained together at the start.
     pub cohort: usize,
     /// Device.
     pub device: String,
     /// Version of this crate.
     pub version: String,
+}
+
+impl RunResult {
+    /// Perplexity of the last evaluation, e to the loss; for runs on a text.
+    pub fn perplexity(&self) -> Option<f64> {
+        self.target_offset.and(self.validation_loss).map(f64::exp)
+    }
 }
 
 /// One entry of `evaluation.json`: a run that has ended, at a length other than its own.

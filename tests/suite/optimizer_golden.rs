@@ -88,7 +88,8 @@ fn weight_decay_clipping_and_rates_are_per_run_and_as_in_pytorch() {
         let mut expected: Vec<[f64; 3]> = start.iter().map(|&value| [value, 0.0, 0.0]).collect();
         let mut parameters = tensor(start);
         // The last parameter is spared by weight decay.
-        let mask = Tensor::from_data(TensorData::new(vec![1.0, 1.0, 1.0, 0.0], [1, COUNT]), (&device(), DType::F64));
+        let mask =
+            Tensor::from_data(TensorData::new(vec![1.0, 1.0, 1.0, 0.0], [1, COUNT]), (&device(), DType::F64));
         let zeros = parameters.zeros_like();
         let mut adam = Adam { first: zeros.clone(), second: zeros, steps: 0, decayed: Some(mask) };
         let mut alive: Tensor<1, Bool> =

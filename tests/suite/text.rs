@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-const TEXT: &str = " \n = Title = \n \n Senjō no Valkyria 3 : <unk> Chronicles . \n It's <|endoftext|> 1 , 2 \n";
+const TEXT: &str =
+    " \n = Title = \n \n Senjō no Valkyria 3 : <unk> Chronicles . \n It's <|endoftext|> 1 , 2 \n";
 
 /// A corpus folder with TEXT in every split, its files' names ending in `end` (`.raw`, say).
 fn corpus(end: &str, write: impl Fn(&Path, &str)) -> TempDir {
@@ -41,7 +42,8 @@ fn all(tokens: &Tokens) -> Vec<u16> {
 
 fn failure(corpus: &Path) -> String {
     let cache = tempfile::tempdir().unwrap();
-    let tokens = Corpus::open(corpus).and_then(|corpus| corpus.tokens(Split::Train, &TokenCache::at(cache.path())));
+    let tokens =
+        Corpus::open(corpus).and_then(|corpus| corpus.tokens(Split::Train, &TokenCache::at(cache.path())));
     tokens.unwrap_err().to_string()
 }
 

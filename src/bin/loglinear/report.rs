@@ -126,6 +126,67 @@ pub fn percent(share: Option<f64>) -> String {
 
 /// A table of results: a row a run.
 pub fn results(results: &[RunResult]) -> Outcome {
+    let (texts, others): (Vec<_>, Vec<_>) =
+        results.iter().cloned().partition(|result| result.target_offset.is_some());
+    if !texts.is_empty() {
+        text_results(&texts)?;
+    }
+    if others.is_empty() { Ok(()) } else { accuracies(&others) }
+}
+
+/// Results of runs on a text.
+fn text_results(results: &[RunResult]) -> Outcome {
+    let header = ["λ", "seed", "target", "perplexity", "loss (nats)", "steps", "seconds", "ended"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+    };
+    rows.extend(results.iter().map(|result| {
+        vec![
+            result.kind.clone(),
+            result.seed.to_string(),
+            result.target_offset.map_or_else(String::new, |offset| format!("t+{offset}")),
+            number(result.perplexity(), 2),
+            number(result.validation_loss, 4),
+            result.steps.to_string(),
+            format!("{:.1}", result.seconds),
+            result.status.name().to_owned(),
+        ]
+    }));
+    table(&rows)?;
+    say("")?;
+    each_kind(
+        results,
+        |result| result.perplexity(),
+        |kind, mean, std, n| {
+            format!("{kind}: validation perplexity {mean:.2} ± {std:.2} (mean ± population std, n = {n})")
+        },
+    )
+}
+
+/// A line for each λ kind: the mean and deviation of a number of its runs.
+fn each_kind(
+    results: &[RunResult],
+    pick: fn(&RunResult) -> Option<f64>,
+    line: impl Fn(&str, f64, f64, usize) -> String,
+) -> Outcome {
+    let mut kinds: Vec<&str> = results.iter().map(|result| result.kind.as_str()).collect();
+    kinds.dedup();
+    for kind in kinds {
+        let of_kind = results.iter().filter(|result| result.kind == kind);
+        let values: Vec<f64> = of_kind.filter_map(pick).collect();
+        if !values.is_empty() {
+            let n = values.len() as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let std = (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
+            say(line(kind, mean, std, values.len()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Results of the synthetic tasks.
+fn accuracies(results: &[RunResult]) -> Outcome {
     let header = ["λ", "seed", "accuracy", "best", "at step", "steps", "seconds", "ended"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(results.iter().map(|result| {
@@ -142,23 +203,14 @@ pub fn results(results: &[RunResult]) -> Outcome {
     }));
     table(&rows)?;
     say("")?;
-    let mut kinds: Vec<&str> = results.iter().map(|result| result.kind.as_str()).collect();
-    kinds.dedup();
-    for kind in kinds {
-        let of_kind = results.iter().filter(|result| result.kind == kind);
-        let best: Vec<f64> = of_kind.filter_map(|result| result.best_accuracy).collect();
-        if !best.is_empty() {
-            let n = best.len() as f64;
-            let mean = best.iter().sum::<f64>() / n;
-            let std = (best.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
-            say(format_args!(
-                "{kind}: best accuracy {:.1} ± {:.1} % (mean ± population std, n = {n})",
-                100.0 * mean,
-                100.0 * std
-            ))?;
-        }
-    }
-    Ok(())
+    each_kind(
+        results,
+        |result| result.best_accuracy,
+        |kind, mean, std, n| {
+            let (mean, std) = (100.0 * mean, 100.0 * std);
+            format!("{kind}: best accuracy {mean:.1} ± {std:.1} % (mean ± population std, n = {n})")
+        },
+    )
 }
 
 /// The outcome of a training by its results: interrupted and diverged runs are failures.

@@ -4,9 +4,9 @@ use crate::arguments::{DeviceArgument, ProgressArguments};
 use crate::{Failure, Outcome, report};
 use clap::{Args, ValueEnum};
 use loglinear::lambda::{Activation, Hidden, InitProtocol, LambdaConfig, LambdaKind};
-use loglinear::model::Mixer;
+use loglinear::model::{Mixer, Precision};
 use loglinear::task::{
-    CopyingConfig, Filler, InductionConfig, Layout, MqarConfig, ReadAt, TaskConfig, TextConfig, Tokenizer,
+    CopyingConfig, Filler, InductionConfig, Layout, MqarConfig, ReadAt, TaskConfig, TextConfig,
 };
 use loglinear::train::{Job, OptimizerKind, ProgressMode, RunConfig, Schedule, train};
 use loglinear::{Error, Result};
@@ -61,7 +61,7 @@ const EXAMPLES: &str = "Examples:
   loglinear train --pairs 8 --seq-len 128 --seed 0 1 2
   loglinear train --lambda fixed mlp-softplus mlp-softmax --protocol release --out runs/release
   loglinear train --task selective-copying --seq-len 256 --steps 30000
-  loglinear train --task text --corpus data/wikitext-2 --target 0
+  loglinear train --task text --corpus data/wikitext-2 --d-model 512 --heads 8 --device cuda:0 --precision bf16
   loglinear train --config runs/train/fixed-seed0/config.toml --lr 0.003 --out runs/faster
 
 An interrupted or killed training goes on when the same command is given again.";
@@ -134,7 +134,10 @@ struct ModelArguments {
     /// Heads per layer.
     #[arg(long, value_name = "H")]
     heads: Option<usize>,
-    /// Longest sequence, which sets the number of levels [default: the task's length].
+    /// Language model: size of keys and queries.
+    #[arg(long, value_name = "K")]
+    state: Option<usize>,
+    /// Longest sequence, which sets the number of levels [default: the task's length; 16384 for text].
     #[arg(long, value_name = "T")]
     max_seq_len: Option<usize>,
     /// Positions per chunk of the operator, a power of two.
@@ -151,6 +154,12 @@ struct OptimisationArguments {
     /// Sequences per step.
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
+    /// Parts in which a batch is computed one after another.
+    #[arg(long, value_name = "N")]
+    accumulate: Option<usize>,
+    /// Arithmetic of the language model on a GPU.
+    #[arg(long)]
+    precision: Option<Precision>,
     /// Learning rate.
     #[arg(long, value_name = "RATE")]
     lr: Option<f64>,
@@ -194,6 +203,7 @@ impl Train {
         report::distinct("--lambda", &self.lambda)?;
         let base = match &self.config {
             Some(path) => RunConfig::read(path)?,
+            None if self.task.task == Some(TaskName::Text) => RunConfig::language(),
             None => RunConfig::default(),
         };
         let config = self.configure(base)?;
@@ -211,10 +221,12 @@ impl Train {
 
     fn configure(&self, mut config: RunConfig) -> Result<RunConfig> {
         self.task.apply(&mut config.task)?;
-        self.model.apply(&mut config, self.config.is_some());
+        self.model.apply(&mut config, self.config.is_some())?;
         let OptimisationArguments {
             steps,
             batch,
+            accumulate,
+            precision,
             lr,
             schedule,
             warmup,
@@ -227,6 +239,8 @@ impl Train {
         let train = &mut config.train;
         set(&mut train.steps, steps);
         set(&mut train.batch, batch);
+        set(&mut train.accumulate, accumulate);
+        set(&mut train.precision, precision);
         set(&mut train.learning_rate, lr);
         set(&mut train.schedule, schedule);
         set(&mut train.warmup, warmup);
@@ -319,7 +333,14 @@ impl TaskArguments {
 }
 
 impl ModelArguments {
-    fn apply(&self, config: &mut RunConfig, from_file: bool) {
+    fn apply(&self, config: &mut RunConfig, from_file: bool) -> Result<()> {
+        if self.state.is_some() && config.model.language.is_none() {
+            return Err(Error::value(
+                "--state",
+                "used with the language model only",
+                "it with the recall model",
+            ));
+        }
         let model = &mut config.model;
         let lambda = &mut model.lambda;
         match self.protocol {
@@ -335,14 +356,16 @@ impl ModelArguments {
         set(&mut model.layers, self.layers);
         set(&mut model.heads, self.heads);
         set(&mut model.chunk, self.chunk);
-        if let (TaskConfig::Text(_), false) = (&config.task, from_file) {
-            model.vocab = Tokenizer::VOCAB;
+        if let Some(language) = &mut model.language {
+            set(&mut language.state, self.state);
         }
         let seq_len = config.task.task().seq_len();
         match self.max_seq_len {
             Some(max_seq_len) => model.max_seq_len = max_seq_len,
-            None if !from_file => model.max_seq_len = seq_len,
+            // The language model has its paper's 15 levels whatever it is trained on.
+            None if !from_file && model.language.is_none() => model.max_seq_len = seq_len,
             None => model.max_seq_len = model.max_seq_len.max(seq_len),
         }
+        Ok(())
     }
 }
