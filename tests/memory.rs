@@ -1,11 +1,14 @@
-//! Memory of a forward and backward pass, measured: linear in T up to the log factor. A program of
-//! its own, because it counts every allocation of the process.
+//! Memory, measured: of a forward and backward pass, linear in T up to the log factor; of making tokens,
+//! that of a few blocks of text. A program of its own, because it counts every allocation of the process.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use loglinear::attention::{ChunkSize, Inputs, chunkwise, chunkwise_portable};
 use loglinear::random::Generator;
+use loglinear::task::{Corpus, Split, TokenCache, Tokenizer};
 use loglinear::{burn, fenwick};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Write;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 struct Counting;
@@ -33,6 +36,9 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Tests run at the same time otherwise, and would count each other's.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Most bytes in use during forward and backward, beyond what was in use before.
 fn peak(seq_len: usize, form: fn(Inputs, ChunkSize) -> Tensor<4>) -> usize {
     let device = Device::flex().autodiff();
@@ -55,6 +61,7 @@ fn peak(seq_len: usize, form: fn(Inputs, ChunkSize) -> Tensor<4>) -> usize {
 
 #[test]
 fn memory_grows_with_t_up_to_the_log_factor() {
+    let _alone = ALONE.lock().unwrap();
     // Once for what is allocated a single time, whatever T.
     peak(256, chunkwise);
     for (name, form) in [("fused", chunkwise as fn(_, _) -> _), ("portable", chunkwise_portable)] {
@@ -67,4 +74,28 @@ fn memory_grows_with_t_up_to_the_log_factor() {
         // T × T scores of f32 alone would take 256 MiB at T = 8192.
         assert!(peaks[3] < 128 << 20, "{name}: bytes {peaks:?}");
     }
+}
+
+#[test]
+fn a_text_of_50_mb_becomes_tokens_in_a_fraction_of_that_memory() {
+    let _alone = ALONE.lock().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text.txt");
+    let mut text = String::new();
+    for number in 0.. {
+        writeln!(text, "Line {number} of a text that says the same again and again .").unwrap();
+        if text.len() > 50 << 20 {
+            break;
+        }
+    }
+    std::fs::write(&path, &text).unwrap();
+    drop(text);
+    // The tokenizer's own table is there once.
+    Tokenizer::gpt2();
+    let before = NOW.load(Ordering::SeqCst);
+    PEAK.store(before, Ordering::SeqCst);
+    let tokens = Corpus::open(&path).unwrap().tokens(Split::Train, &TokenCache::at(folder.path())).unwrap();
+    assert!(tokens.len() > 10_000_000);
+    let peak = PEAK.load(Ordering::SeqCst) - before;
+    assert!(peak < 32 << 20, "{peak} bytes");
 }

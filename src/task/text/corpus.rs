@@ -58,9 +58,11 @@ fn place(split: Split) -> usize {
     }
 }
 
+/// Which tokens: of a file as it is now, or a part of it, from which cache.
+type Opened = (Identity, Source, usize, TokenCache);
+
 /// Token files that this process has open: nine runs on one text check it once.
-static OPEN: LazyLock<Mutex<HashMap<(Identity, Source, usize, TokenCache), Tokens>>> =
-    LazyLock::new(Mutex::default);
+static OPEN: LazyLock<Mutex<HashMap<Opened, Tokens>>> = LazyLock::new(Mutex::default);
 
 /// Text files that this process has divided.
 static DIVIDED: LazyLock<Mutex<HashMap<Identity, [Source; 3]>>> = LazyLock::new(Mutex::default);

@@ -29,7 +29,17 @@ impl Tokenizer {
 
     /// Tokens of a text. No special tokens: `<|endoftext|>` in a text is text.
     pub fn encode(self, text: &str) -> Vec<u32> {
-        self.0.encode_ordinary(text)
+        if text.len() < LONG_BLANK {
+            return self.0.encode_ordinary(text);
+        }
+        let (mut tokens, mut rest) = (Vec::new(), text);
+        while let Some((start, end)) = long_blank(rest) {
+            tokens.extend(self.0.encode_ordinary(&rest[..start]));
+            tokens.extend(self.0.encode_ordinary(&rest[start..end]));
+            rest = &rest[end..];
+        }
+        tokens.extend(self.0.encode_ordinary(rest));
+        tokens
     }
 
     /// Text of tokens. Bytes that are not UTF-8, as where a character is cut in half, become U+FFFD.
@@ -66,5 +76,44 @@ impl Tokenizer {
             let expected = format!("0 to {} (GPT-2's tokens)", Self::VOCAB - 1);
             Error::value("token", expected, error.token)
         })
+    }
+}
+
+/// Bytes of blanks in a row that are encoded by themselves: GPT-2's pattern goes back through a run of blanks
+/// character by character, and gives up with a panic on some hundred thousand.
+const LONG_BLANK: usize = 1 << 16;
+
+/// The first long run of blanks, but for its last character: the pattern splits there too, since that one
+/// may belong to the word after it.
+fn long_blank(text: &str) -> Option<(usize, usize)> {
+    let mut rest = 0;
+    while let Some(start) = text[rest..].find(char::is_whitespace).map(|start| rest + start) {
+        let blank = text[start..].trim_start();
+        let end = text.len() - blank.len();
+        let last = text[start..end].char_indices().next_back().map_or(0, |(last, _)| last);
+        if last >= LONG_BLANK {
+            return Some((start, start + last));
+        }
+        rest = end;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_runs_of_blanks_are_split_where_the_pattern_splits_them() {
+        let tokenizer = Tokenizer::gpt2();
+        for blanks in [" ".repeat(70_000), "\n".repeat(70_000), " \n\u{3000}".repeat(30_000)] {
+            for text in [format!("a{blanks}b c"), format!("{blanks}  "), format!("{blanks}!{blanks}")] {
+                assert!(long_blank(&text).is_some());
+                assert_eq!(tokenizer.encode(&text), tokenizer.0.encode_ordinary(&text));
+            }
+        }
+        // Where the pattern alone would give up.
+        let text = " ".repeat(2_000_000) + "a";
+        assert_eq!(tokenizer.decode(&tokenizer.encode(&text)).unwrap(), text);
     }
 }
