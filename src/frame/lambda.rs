@@ -52,6 +52,7 @@ pub fn run_lambda(
         };
         return Err(Error::value("number of sequences", expected, sequences));
     }
+    folder.check_corpus()?;
     let data = Dataset::generate(&task, config.seed, Split::Validation, sequences)?;
     let device = device::plain(device);
     let parameters = folder.checkpoint(&model, &device)?.parameters;

@@ -14,7 +14,7 @@ use super::{Checkpoint, LengthEvaluation, MetricsRow, RunConfig, RunResult, Stat
 use crate::file::{difference, is_occupied, walk, write_atomically};
 use crate::lambda::LambdaMap;
 use crate::model::Model;
-use crate::task::CorpusRecord;
+use crate::task::{CorpusRecord, TaskConfig, TokenCache};
 use crate::{Error, Result};
 use burn::tensor::Device;
 use std::fs::File;
@@ -143,6 +143,25 @@ impl RunFolder {
         self.read_json("corpus.json")
     }
 
+    /// Checks that the text that the run is trained on, if it is trained on one, is still the one that was
+    /// recorded.
+    ///
+    /// # Errors
+    ///
+    /// Names the split that differs; also if the text can't be read.
+    pub fn check_corpus(&self) -> Result<()> {
+        let (TaskConfig::Text(text), Some(recorded)) = (self.config()?.task, self.corpus()?) else {
+            return Ok(());
+        };
+        let now = CorpusRecord::of(&text, &TokenCache::default())?;
+        let Some(difference) = recorded.difference(&now) else { return Ok(()) };
+        let message = format!(
+            "its corpus has changed since the run was started ({difference}): restore the text, or choose another \
+             folder"
+        );
+        Err(Error::run(&self.path, message))
+    }
+
     fn read_json<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
         let path = self.file(name);
         if !path.exists() {
@@ -261,18 +280,15 @@ impl RunWriter {
     }
 
     /// Records the text that the run is trained on, or checks that it is the one that was recorded.
-    pub(super) fn record_corpus(&self, now: &CorpusRecord) -> Result<()> {
+    pub(super) fn record_corpus(&self, task: &TaskConfig) -> Result<()> {
+        let TaskConfig::Text(text) = task else { return Ok(()) };
+        if self.folder.corpus()?.is_some() {
+            return self.folder.check_corpus();
+        }
         let path = self.folder.file("corpus.json");
-        let Some(recorded) = self.folder.corpus()? else {
-            let text = serde_json::to_vec_pretty(now).map_err(|error| Error::format(&path, error))?;
-            return write_atomically(&path, &text);
-        };
-        let Some(difference) = recorded.difference(now) else { return Ok(()) };
-        let message = format!(
-            "its corpus has changed since the run was started ({difference}): restore the text, or choose another \
-             folder"
-        );
-        Err(Error::run(self.folder.path(), message))
+        let record = CorpusRecord::of(text, &TokenCache::default())?;
+        let text = serde_json::to_vec_pretty(&record).map_err(|error| Error::format(&path, error))?;
+        write_atomically(&path, &text)
     }
 
     /// Drops rows past `step`, which a run resumed from there writes again. Returns the row of `step`, and how

@@ -9,7 +9,7 @@ use crate::cohort::Parameters;
 use crate::device;
 use crate::lambda::{LambdaKind, LambdaMap};
 use crate::model::{Model, Precision};
-use crate::task::{CorpusRecord, Dataset, Split, TaskConfig, TokenCache};
+use crate::task::{Dataset, Split};
 use crate::{Error, Result};
 use burn::tensor::{DType, Device};
 use std::path::{Path, PathBuf};
@@ -210,9 +210,7 @@ impl Run {
     /// Draws data, and initial weights or the last checkpoint.
     fn prepare(index: usize, job: &Job, mut writer: RunWriter, on: &Device) -> Result<Self> {
         let config = job.config.clone();
-        if let TaskConfig::Text(text) = &config.task {
-            writer.record_corpus(&CorpusRecord::of(text, &TokenCache::default())?)?;
-        }
+        writer.record_corpus(&config.task)?;
         let model = match &job.lambda {
             Some(map) => Model::with_lambda(config.model.clone(), map.clone())?,
             None => Model::new(config.model.clone())?,

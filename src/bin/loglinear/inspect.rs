@@ -48,6 +48,7 @@ impl Eval {
             let seq_len = self.seq_len.unwrap_or(config.task.task().seq_len());
             check_seq_len(seq_len, config.model.max_seq_len)?;
             let task = config.task.with_seq_len(seq_len);
+            folder.check_corpus()?;
             let count = self.examples.or(config.task.examples().map(|(_, validation)| validation));
             let data = match (self.data_seed, count) {
                 (Some(_), _) if config.task.drawn().is_none() => {

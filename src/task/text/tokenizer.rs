@@ -83,16 +83,16 @@ impl Tokenizer {
 /// character by character, and gives up with a panic on some hundred thousand.
 const LONG_BLANK: usize = 1 << 16;
 
-/// The first long run of blanks, but for its last character: the pattern splits there too, since that one
-/// may belong to the word after it.
+/// The first long run of blanks, without its last character if a word follows, which that one may belong to:
+/// the pattern splits there too.
 fn long_blank(text: &str) -> Option<(usize, usize)> {
     let mut rest = 0;
     while let Some(start) = text[rest..].find(char::is_whitespace).map(|start| rest + start) {
-        let blank = text[start..].trim_start();
-        let end = text.len() - blank.len();
+        let after = text[start..].trim_start();
+        let end = text.len() - after.len();
         let last = text[start..end].char_indices().next_back().map_or(0, |(last, _)| last);
         if last >= LONG_BLANK {
-            return Some((start, start + last));
+            return Some((start, if after.is_empty() { end } else { start + last }));
         }
         rest = end;
     }
