@@ -4,13 +4,13 @@ use super::runs::run_name;
 use crate::cohort::Parameters;
 use crate::fenwick;
 use crate::lambda::LambdaMap;
-use crate::model::{Mixer, Model};
-use crate::task::{Batch, Dataset, Split};
+use crate::model::{IGNORED, Mixer, Model};
+use crate::task::{Dataset, Example, Region, Split, Tokenizer};
 use crate::train::RunFolder;
 use crate::{Error, Result, device};
-use burn::tensor::Device;
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use polars::prelude::{DataFrame, NamedFrom, Series};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Most rows of a frame of λ.
@@ -55,7 +55,7 @@ pub fn run_lambda(
     folder.check_corpus()?;
     let data = Dataset::generate(&task, config.seed, Split::Validation, sequences)?;
     let device = device::plain(device);
-    let parameters = folder.checkpoint(&model, &device)?.parameters;
+    let (parameters, _) = folder.parameters(&model, &device)?;
     capture_lambda(&run_name(folder), &model, &parameters, &data, &device)
 }
 
@@ -115,6 +115,42 @@ pub fn first_run(lambda: &DataFrame) -> Result<String> {
     name.map(str::to_owned).ok_or_else(|| Error::value("frame of λ", "at least one row", 0))
 }
 
+/// λ of a trained language model on a text of the reader's own, as one sequence from position 0. Columns as
+/// [`capture_lambda`].
+///
+/// # Errors
+///
+/// If the run is not one on a text, the text has no token or more than the model's `max_seq_len`, the folder
+/// has no usable checkpoint, or the model is a baseline without λ.
+pub fn text_lambda(
+    folder: &RunFolder,
+    text: &str,
+    lambda: Option<Arc<dyn LambdaMap>>,
+    device: &Device,
+) -> Result<DataFrame> {
+    let config = folder.config()?;
+    if config.task.target_offset().is_none() {
+        let message = format!("is a run on {}: expected one on a text", config.task.name());
+        return Err(Error::run(folder.path(), message));
+    }
+    let tokens: Vec<i32> = Tokenizer::gpt2().encode(text).into_iter().map(|token| token as i32).collect();
+    let rows = config.model.layers * config.model.heads * config.model.levels();
+    Error::check_range(
+        "tokens of the text",
+        tokens.len(),
+        1..=config.model.max_seq_len.min(MOST_ROWS / rows),
+    )?;
+    let model = folder.model(lambda)?;
+    let device = device::plain(device);
+    let (parameters, _) = folder.parameters(&model, &device)?;
+    let example = Example {
+        targets: vec![IGNORED as i32; tokens.len()],
+        regions: vec![Region::Text; tokens.len()],
+        tokens,
+    };
+    capture(&run_name(folder), &model, &parameters, &[example], &device)
+}
+
 /// λ of one run on given sequences, with columns
 ///
 /// | column | meaning |
@@ -123,6 +159,7 @@ pub fn first_run(lambda: &DataFrame) -> Result<String> {
 /// | layer, head | from 0 |
 /// | sequence, position | place in the data, from 0 |
 /// | token, region | what stands there, and what for |
+/// | text | of a text only: the token as a person reads it |
 /// | level | memory level, 0 is the position itself |
 /// | present | whether that level holds anything at that position; else its λ multiplies nothing |
 /// | lambda | the weight |
@@ -137,23 +174,34 @@ pub fn capture_lambda(
     data: &Dataset,
     device: &Device,
 ) -> Result<DataFrame> {
+    let examples = (0..data.len()).map(|sequence| data.read(sequence)).collect::<Result<Vec<_>>>()?;
+    capture(run, model, parameters, &examples, device)
+}
+
+/// λ on sequences of one length.
+fn capture(
+    run: &str,
+    model: &Model,
+    parameters: &Parameters,
+    examples: &[Example],
+    device: &Device,
+) -> Result<DataFrame> {
     if model.config().mixer != Mixer::LogLinear {
         return Err(Error::value("model.mixer", "log-linear (a baseline has no λ)", model.kind()));
     }
     if parameters.runs() != 1 {
         return Err(Error::value("parameters", "of one run", format!("{} runs", parameters.runs())));
     }
-    let sequences: Vec<usize> = (0..data.len()).collect();
-    let batch = Batch::stack(std::slice::from_ref(data), std::slice::from_ref(&sequences), device)?;
-    let layers = model.lambda(parameters, batch.tokens)?;
-    let seq_len = data.seq_len();
+    let seq_len = examples.first().map_or(0, |example| example.tokens.len());
+    let tokens: Vec<i32> = examples.iter().flat_map(|example| example.tokens.iter().copied()).collect();
+    let tokens = TensorData::new(tokens, [1, examples.len(), seq_len]);
+    let layers = model.lambda(parameters, Tensor::<3, Int>::from_data(tokens, device))?;
     let mut rows = Rows::default();
     for (layer, lambda) in layers.into_iter().enumerate() {
         let [_, _, heads, levels] = lambda.dims();
         let values: Vec<f32> = lambda.into_data().iter().collect();
         for head in 0..heads {
-            for &sequence in &sequences {
-                let example = data.read(sequence)?;
+            for (sequence, example) in examples.iter().enumerate() {
                 for position in 0..seq_len {
                     let start = ((sequence * seq_len + position) * heads + head) * levels;
                     let present: Vec<usize> =
@@ -173,7 +221,32 @@ pub fn capture_lambda(
             }
         }
     }
-    rows.frame(run, &model.kind())
+    let mut frame = rows.frame(run, &model.kind())?;
+    if examples.iter().any(|example| example.regions.contains(&Region::Text)) {
+        let place = frame.try_get_column_index("token")? + 1;
+        let pieces = pieces(&frame)?;
+        frame.insert_column(place, Series::new("text".into(), pieces).into())?;
+    }
+    Ok(frame)
+}
+
+/// Every token of a frame as a person reads it.
+fn pieces(frame: &DataFrame) -> Result<Vec<String>> {
+    let tokenizer = Tokenizer::gpt2();
+    let mut known: HashMap<i32, String> = HashMap::new();
+    let mut pieces = Vec::with_capacity(frame.height());
+    for token in frame.column("token")?.i32()?.into_no_null_iter() {
+        let piece = match known.get(&token) {
+            Some(piece) => piece.clone(),
+            None => {
+                let piece = tokenizer.piece(token as u32)?;
+                known.insert(token, piece.clone());
+                piece
+            }
+        };
+        pieces.push(piece);
+    }
+    Ok(pieces)
 }
 
 #[derive(Default)]

@@ -50,9 +50,14 @@ impl Experiment {
         }
     }
 
-    /// The task; the model gets as many levels as its length needs.
+    /// The task; the model gets as many levels as its length needs. A text makes it the paper's language
+    /// model, with the optimisation that goes with it.
     #[must_use]
     pub fn task(mut self, task: TaskConfig) -> Self {
+        if let TaskConfig::Text(_) = task {
+            self.config = RunConfig { seed: self.config.seed, task, ..RunConfig::language() };
+            return self;
+        }
         self.config.model.max_seq_len = task.task().seq_len();
         self.config.task = task;
         self

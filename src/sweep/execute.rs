@@ -2,7 +2,7 @@
 
 use super::{Plan, RunState, Sitting, Sweep, SweepFolder, SweepRun};
 use crate::device;
-use crate::frame::{read_parquet, run_lambda, write_parquet};
+use crate::frame::{position_losses, read_parquet, run_lambda, write_parquet};
 use crate::model::Mixer;
 use crate::task::{Dataset, Split};
 use crate::train::{Job, LengthEvaluation, Options, Overall, RunFolder, Status, evaluate, train_each};
@@ -180,6 +180,17 @@ impl Work<'_> {
             let found = lengths.iter().map(|&length| self.evaluate(&folder, run, length));
             folder.write_length_evaluations(&found.collect::<Result<Vec<_>>>()?)?;
         }
+        let positions = folder.file("positions.parquet");
+        if run.config.task.target_offset().is_some() && read_parquet(&positions).is_err() {
+            let on = &self.options.train.device;
+            // In the trained window, and in the longest one that is asked for.
+            let of = |length| position_losses(&folder, length, Split::Validation, None, on);
+            let mut frame = of(None)?;
+            if let Some(&longest) = lengths.iter().max() {
+                frame = frame.vstack(&of(Some(longest))?)?;
+            }
+            write_parquet(&mut frame, positions)?;
+        }
         Ok(())
     }
 
@@ -189,14 +200,12 @@ impl Work<'_> {
         let task = config.task.with_seq_len(seq_len);
         let data = Dataset::open(&task, config.seed, Split::Validation)?;
         let model = folder.model(None)?;
-        let checkpoint = folder.checkpoint(&model, &device::plain(on))?;
-        let (parameters, batch) = (checkpoint.parameters, config.train.batch);
+        let (parameters, step) = folder.parameters(&model, &device::plain(on))?;
+        // As many positions at once as in training, within one sequence.
+        let own = config.task.task().seq_len();
+        let batch =
+            if own < seq_len { (config.train.batch * own / seq_len).max(1) } else { config.train.batch };
         let found = device::enter(on, || evaluate(&model, &parameters, &[data], batch, on))?[0];
-        Ok(LengthEvaluation {
-            seq_len,
-            step: checkpoint.progress.step,
-            accuracy: found.accuracy,
-            loss: found.loss,
-        })
+        Ok(LengthEvaluation { seq_len, step, accuracy: found.accuracy, loss: found.loss })
     }
 }

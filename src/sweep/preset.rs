@@ -31,6 +31,7 @@ presets![
     "ablation/init-small",
     "ablation/best-vs-last",
     "ablation/best-vs-last-small",
+    "tiny",
 ];
 
 /// Names of all presets.

@@ -97,26 +97,8 @@ impl Checkpoint {
     /// If the file can't be read, is damaged, or its parameters don't fit the model.
     pub fn read(path: &Path, specs: Vec<Spec>, device: &Device) -> Result<Self> {
         let file = std::fs::read(path).map_err(Error::io(path))?;
-        let damaged = |error: &dyn std::fmt::Display| damaged(path, error);
         let progress = progress(path, &file)?;
-        let tensors = SafeTensors::deserialize(&file).map_err(|error| damaged(&error))?;
-        let mut arrays = BTreeMap::new();
-        for (name, view) in tensors.tensors() {
-            if view.dtype() != Dtype::F32 {
-                return Err(damaged(&format!("`{name}` is {:?}, expected F32", view.dtype())));
-            }
-            let values = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-            let values: Vec<f64> = values.map(f64::from).collect();
-            if let Some(value) = values.iter().find(|value| !value.is_finite()) {
-                return Err(damaged(&format!("`{name}` holds {value}, expected finite numbers")));
-            }
-            arrays.insert(name, values);
-        }
-        let load = |prefix: &str| {
-            let lookup = |name: &str| arrays.get(&format!("{prefix}{name}")).cloned();
-            Parameters::load(specs.clone(), device, DType::F32, lookup)
-                .map_err(|error| Error::format(path, format!("doesn't fit the model: {error}")))
-        };
+        let load = |prefix: &str| load(path, &file, prefix, &specs, device);
         let parameters = load("")?;
         let adam = Adam {
             first: load(FIRST)?.flatten(),
@@ -125,6 +107,16 @@ impl Checkpoint {
             decayed: parameters.decay_mask(),
         };
         Ok(Self { parameters, adam, progress })
+    }
+
+    /// The parameters of a checkpoint and where its run stands, without the optimiser's state.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_parameters(path: &Path, specs: &[Spec], device: &Device) -> Result<(Parameters, Progress)> {
+        let file = std::fs::read(path).map_err(Error::io(path))?;
+        Ok((load(path, &file, "", specs, device)?, progress(path, &file)?))
     }
 
     /// Where the run of a checkpoint stands, without its tensors.
@@ -154,6 +146,28 @@ impl Checkpoint {
         };
         Ok((Parameters::stack(&parameters)?, adam))
     }
+}
+
+/// Tensors of a checkpoint whose names start with `prefix`.
+fn load(path: &Path, file: &[u8], prefix: &str, specs: &[Spec], device: &Device) -> Result<Parameters> {
+    let tensors = SafeTensors::deserialize(file).map_err(|error| damaged(path, &error))?;
+    let mut arrays = BTreeMap::new();
+    for spec in specs {
+        let name = format!("{prefix}{}", spec.name);
+        let Ok(view) = tensors.tensor(&name) else { continue };
+        if view.dtype() != Dtype::F32 {
+            return Err(damaged(path, &format!("`{name}` is {:?}, expected F32", view.dtype())));
+        }
+        let values = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let values: Vec<f64> = values.map(f64::from).collect();
+        if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+            return Err(damaged(path, &format!("`{name}` holds {value}, expected finite numbers")));
+        }
+        arrays.insert(spec.name.as_str(), values);
+    }
+    let lookup = |name: &str| arrays.get(name).cloned();
+    Parameters::load(specs.to_vec(), device, DType::F32, lookup)
+        .map_err(|error| Error::format(path, format!("doesn't fit the model: {error}")))
 }
 
 fn progress(path: &Path, file: &[u8]) -> Result<Progress> {

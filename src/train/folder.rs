@@ -11,6 +11,7 @@
 //! ```
 
 use super::{Checkpoint, LengthEvaluation, MetricsRow, RunConfig, RunResult, Status};
+use crate::cohort::Parameters;
 use crate::file::{difference, is_occupied, walk, write_atomically};
 use crate::lambda::LambdaMap;
 use crate::model::Model;
@@ -238,10 +239,25 @@ impl RunFolder {
     ///
     /// If there is none, or it doesn't fit the model.
     pub fn checkpoint(&self, model: &Model, device: &Device) -> Result<Checkpoint> {
+        Checkpoint::read(&self.checkpoint_file()?, model.specs(), device)
+    }
+
+    /// Parameters of the last checkpoint and the step they are of.
+    ///
+    /// # Errors
+    ///
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn parameters(&self, model: &Model, device: &Device) -> Result<(Parameters, usize)> {
+        let (parameters, progress) =
+            Checkpoint::read_parameters(&self.checkpoint_file()?, &model.specs(), device)?;
+        Ok((parameters, progress.step))
+    }
+
+    fn checkpoint_file(&self) -> Result<PathBuf> {
         if !self.has_checkpoint() {
             return Err(Error::run(&self.path, "has no checkpoint.safetensors (yet): train the run first"));
         }
-        Checkpoint::read(&self.file("checkpoint.safetensors"), model.specs(), device)
+        Ok(self.file("checkpoint.safetensors"))
     }
 }
 

@@ -3,17 +3,21 @@
 use crate::arguments::{DeviceArgument, RunsArgument, SEQUENCES};
 use crate::{Failure, Outcome, report};
 use clap::Args;
-use loglinear::frame::{run_lambda, write_parquet};
+use loglinear::burn::tensor::Device;
+use loglinear::frame::{position_losses, run_lambda, text_lambda, write_parquet};
+use loglinear::polars::prelude::DataFrame;
 use loglinear::task::{Dataset, Split};
 use loglinear::train::{RunFolder, evaluate};
 use loglinear::{Error, device};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
   loglinear eval runs/quickstart
   loglinear eval runs/quickstart --data-seed 1000 --examples 5000
-  loglinear eval runs/mqar/fixed-seed0 --seq-len 256   (trained with --max-seq-len 256)")]
+  loglinear eval runs/mqar/fixed-seed0 --seq-len 256   (trained with --max-seq-len 256)
+  loglinear eval runs/wikitext-2 --split test --seq-len 2048
+  loglinear eval runs/wikitext-2 --by-position positions.parquet   (runs on a text)")]
 pub struct Eval {
     #[command(flatten)]
     runs: RunsArgument,
@@ -26,6 +30,12 @@ pub struct Eval {
     /// Draw the sequences under this seed instead of the validation set's: fresh data.
     #[arg(long, value_name = "SEED")]
     data_seed: Option<u64>,
+    /// Part of the data: valid, or of a text also test or train.
+    #[arg(long, default_value = "validation", conflicts_with = "data_seed")]
+    split: SplitName,
+    /// Runs on a text: write the loss at every position of the window as parquet.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["examples", "data_seed"])]
+    by_position: Option<PathBuf>,
     /// Print a JSON object a run.
     #[arg(long)]
     json: bool,
@@ -33,10 +43,32 @@ pub struct Eval {
     device: DeviceArgument,
 }
 
+/// Part of a run's data by name.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum SplitName {
+    Train,
+    #[value(alias = "valid")]
+    Validation,
+    Test,
+}
+
+impl From<SplitName> for Split {
+    fn from(name: SplitName) -> Self {
+        match name {
+            SplitName::Train => Self::Train,
+            SplitName::Validation => Self::Validation,
+            SplitName::Test => Self::Test,
+        }
+    }
+}
+
 impl Eval {
     pub fn run(self) -> Outcome {
         let on = self.device.parse()?;
-        let header = ["run", "λ", "T", "accuracy", "loss (nats)", "scored positions"];
+        if let Some(out) = &self.by_position {
+            return self.positions(out, &on);
+        }
+        let header = ["run", "λ", "T", "accuracy", "loss (nats)", "perplexity", "target", "scored positions"];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
         for folder in self.runs.find()? {
             if !folder.has_checkpoint() {
@@ -56,19 +88,22 @@ impl Eval {
                         format!("used with drawn tasks only, found it with {}", config.task.name());
                     Err(Error::value("--data-seed", expected, folder.path().display()))
                 }
-                (None, Some(count)) => Dataset::generate(&task, config.seed, Split::Validation, count),
+                (None, Some(count)) => Dataset::generate(&task, config.seed, self.split.into(), count),
                 (Some(seed), Some(count)) => Dataset::generate(&task, seed, Split::Train, count),
-                (_, None) => Dataset::open(&task, config.seed, Split::Validation),
+                (_, None) => Dataset::open(&task, config.seed, self.split.into()),
             };
             let data = data.map_err(Failure::Usage)?;
-            let parameters = folder.checkpoint(&model, &device::plain(&on))?.parameters;
-            let batch = config.train.batch;
+            let (parameters, _) = folder.parameters(&model, &device::plain(&on))?;
+            // As many positions at once as in training.
+            let batch = (config.train.batch * config.task.task().seq_len() / seq_len).max(1);
+            let target = config.task.target_offset();
             let result = device::enter(&on, || evaluate(&model, &parameters, &[data], batch, &on))?[0];
             if self.json {
                 let run = folder.path();
                 let value = serde_json::json!({
                     "run": run, "kind": model.kind(), "seq_len": seq_len, "accuracy": result.accuracy,
-                    "loss": result.loss, "scored": result.scored,
+                    "loss": result.loss, "perplexity": target.map(|_| result.loss.exp()),
+                    "target_offset": target, "scored": result.scored,
                 });
                 report::say(value)?;
             }
@@ -78,6 +113,8 @@ impl Eval {
                 seq_len.to_string(),
                 report::percent(Some(result.accuracy)),
                 format!("{:.4}", result.loss),
+                target.map_or_else(|| "–".to_owned(), |_| format!("{:.2}", result.loss.exp())),
+                target.map_or_else(|| "–".to_owned(), |offset| format!("t+{offset}")),
                 result.scored.to_string(),
             ]);
         }
@@ -86,6 +123,30 @@ impl Eval {
         }
         if self.json { Ok(()) } else { report::table(&rows) }
     }
+
+    /// Losses by position of runs on a text, in one file.
+    fn positions(&self, out: &Path, on: &Device) -> Outcome {
+        check_parquet(out)?;
+        let mut all: Option<DataFrame> = None;
+        for folder in self.runs.find()? {
+            let frame = position_losses(&folder, self.seq_len, self.split.into(), None, on)?;
+            all = Some(match all {
+                None => frame,
+                Some(all) => all.vstack(&frame).map_err(Error::from)?,
+            });
+        }
+        let mut all = all.ok_or_else(|| Failure::Usage(Error::value("RUN", "at least one run", "none")))?;
+        write_parquet(&mut all, out)?;
+        report::say(format_args!("{}: {} rows", out.display(), all.height()))
+    }
+}
+
+/// Checks the name of a parquet file to write.
+pub fn check_parquet(out: &Path) -> Outcome {
+    if out.extension().is_some_and(|ending| ending == "parquet") {
+        return Ok(());
+    }
+    Err(Failure::Usage(Error::value("--out", "a file name that ends in .parquet", out.display())))
 }
 
 fn check_seq_len(seq_len: usize, longest: usize) -> Outcome {
@@ -97,8 +158,9 @@ fn check_seq_len(seq_len: usize, longest: usize) -> Outcome {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:
-  loglinear lambda runs/quickstart/mlp-softplus-seed0 --out lambda.parquet")]
+#[command(after_help = "Examples:
+  loglinear lambda runs/quickstart/mlp-softplus-seed0 --out lambda.parquet
+  loglinear lambda runs/wikitext-2/mlp-softplus-seed0 --text ' The cat sat on the mat .' --out lambda.parquet")]
 pub struct Lambda {
     /// Run folder.
     run: PathBuf,
@@ -111,6 +173,9 @@ pub struct Lambda {
     /// Sequence length [default: the trained one].
     #[arg(long, value_name = "T")]
     seq_len: Option<usize>,
+    /// Runs on a text: a text of your own, as one sequence.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["sequences", "seq_len"])]
+    text: Option<String>,
     #[command(flatten)]
     device: DeviceArgument,
 }
@@ -118,15 +183,15 @@ pub struct Lambda {
 impl Lambda {
     pub fn run(self) -> Outcome {
         let on = self.device.parse()?;
-        if self.out.extension().is_none_or(|ending| ending != "parquet") {
-            let expected = "a file name that ends in .parquet";
-            return Err(Failure::Usage(Error::value("--out", expected, self.out.display())));
-        }
+        check_parquet(&self.out)?;
         let folder = RunFolder::open(&self.run)?;
         if let Some(seq_len) = self.seq_len {
             check_seq_len(seq_len, folder.config()?.model.max_seq_len)?;
         }
-        let mut frame = run_lambda(&folder, self.sequences, self.seq_len, None, &on)?;
+        let mut frame = match &self.text {
+            Some(text) => text_lambda(&folder, text, None, &on)?,
+            None => run_lambda(&folder, self.sequences, self.seq_len, None, &on)?,
+        };
         write_parquet(&mut frame, &self.out)?;
         report::say(format_args!("{}: {} rows\n{}", self.out.display(), frame.height(), frame.head(Some(5))))
     }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod figure;
+mod generate;
 mod inspect;
 mod lab;
 mod paper;
@@ -28,6 +29,7 @@ const EXAMPLES: &str = "Examples:
       --seed 0 1 2 --out runs/mqar
   loglinear eval runs/mqar --seq-len 256
   loglinear sweep paper/mqar-small && loglinear claims runs
+  loglinear sweep tiny && loglinear generate runs/tiny/mlp-softplus-seed0 --prompt ' The'
   loglinear figure curves runs/mqar --out figures/mqar-curves
 
 Exit codes: 0 done, 1 failed, interrupted or diverged, 2 wrong usage.";
@@ -54,6 +56,12 @@ enum Command {
     Eval(inspect::Eval),
     /// Write λ of a trained run, per layer, head, token and level, as parquet.
     Lambda(inspect::Lambda),
+    /// Continue a text with a trained language model.
+    Generate(generate::Generate),
+    /// Measure what decoding costs: state and time a token by position, for each kind of attention.
+    Decoding(generate::Decoding),
+    /// Write a language model's weights in flash-linear-attention's names.
+    Export(generate::Export),
     /// Draw a figure from run folders.
     Figure(figure::FigureCommand),
     /// Open JupyterLab with our kernel and notebooks, or run them without a browser.
@@ -92,6 +100,9 @@ fn main() -> ExitCode {
         Command::Paper(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Lambda(command) => command.run(),
+        Command::Generate(command) => command.run(),
+        Command::Decoding(command) => command.run(),
+        Command::Export(command) => command.run(),
         Command::Figure(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Info(command) => command.run(),

@@ -71,7 +71,12 @@ impl Tokenizer {
         Ok(piece)
     }
 
-    fn bytes(self, tokens: &[u32]) -> Result<Vec<u8>> {
+    /// Bytes of tokens, which may end inside a character.
+    ///
+    /// # Errors
+    ///
+    /// If an id is not a token.
+    pub fn bytes(self, tokens: &[u32]) -> Result<Vec<u8>> {
         self.0.decode_bytes(tokens).map_err(|error| {
             let expected = format!("0 to {} (GPT-2's tokens)", Self::VOCAB - 1);
             Error::value("token", expected, error.token)

@@ -1,0 +1,337 @@
+//! `loglinear generate`, `decoding`, `export` and `import`: language models in use.
+
+use crate::arguments::DeviceArgument;
+use crate::{Failure, Outcome, report};
+use clap::{Args, ValueEnum};
+use loglinear::attention::BeyondLevels;
+use loglinear::fenwick::num_levels;
+use loglinear::frame::{decoding_cost, write_parquet};
+use loglinear::lambda::{LambdaConfig, LambdaKind};
+use loglinear::model::{Decoder, Mixer, ModelConfig, Sampling, export};
+use loglinear::random::Generator;
+use loglinear::task::Tokenizer;
+use loglinear::train::{Interrupt, RunFolder};
+use loglinear::{Error, device};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What happens where the memory needs more levels than the model has.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Beyond {
+    /// Stop with an error.
+    Error,
+    /// Weigh further levels with λ of the last.
+    ReuseLast,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  loglinear generate runs/train/mlp-softplus-seed0 --prompt ' The city of' --tokens 100
+  loglinear generate RUN --prompt-file chapter.txt --greedy
+  loglinear generate RUN --prompt ' In 1914' --temperature 0.8 --top-k 50 --top-p 0.95 --seed 3
+
+The text goes to standard output as it comes, what it cost to standard error. The same seed gives the same
+text on the same device.")]
+pub struct Generate {
+    /// Run folder of a language model.
+    run: PathBuf,
+    /// Text to go on from.
+    #[arg(
+        long,
+        required_unless_present = "prompt_file",
+        conflicts_with = "prompt_file",
+        value_name = "TEXT"
+    )]
+    prompt: Option<String>,
+    /// File with the text to go on from.
+    #[arg(long, value_name = "FILE")]
+    prompt_file: Option<PathBuf>,
+    /// Tokens to generate.
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    tokens: usize,
+    /// Always the most likely token.
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
+    greedy: bool,
+    /// Logits are divided by this; 0 is --greedy.
+    #[arg(long, default_value_t = 1.0, value_name = "T")]
+    temperature: f64,
+    /// Only the K most likely tokens; 0 for all.
+    #[arg(long, default_value_t = 0, value_name = "K")]
+    top_k: usize,
+    /// Only the most likely tokens that together reach this probability.
+    #[arg(long, default_value_t = 1.0, value_name = "P")]
+    top_p: f64,
+    /// Seed of the draws.
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    seed: u64,
+    /// Where the memory needs more levels than the model has.
+    #[arg(long, default_value = "reuse-last")]
+    beyond: Beyond,
+    /// Print one JSON object instead of the text.
+    #[arg(long)]
+    json: bool,
+    /// Don't say what it cost.
+    #[arg(long)]
+    quiet: bool,
+    #[command(flatten)]
+    device: DeviceArgument,
+}
+
+impl Generate {
+    pub fn run(self) -> Outcome {
+        let on = self.device.parse()?;
+        let sampling = match self.greedy {
+            true => Sampling::GREEDY,
+            false => Sampling { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },
+        };
+        sampling.validate().map_err(Failure::Usage)?;
+        let prompt = match (&self.prompt, &self.prompt_file) {
+            (Some(prompt), _) => prompt.clone(),
+            (None, Some(path)) => std::fs::read_to_string(path).map_err(Error::io(path))?,
+            (None, None) => String::new(),
+        };
+        let tokenizer = Tokenizer::gpt2();
+        let prompt_tokens = tokenizer.encode(&prompt);
+        if prompt_tokens.is_empty() {
+            return Err(Failure::Usage(Error::value("--prompt", "at least one character", "an empty text")));
+        }
+        let folder = RunFolder::open(&self.run)?;
+        let config = folder.config()?;
+        let Some(offset) = config.task.target_offset() else {
+            let message = format!("is a run on {}: expected one on a text", config.task.name());
+            return Err(Error::run(folder.path(), message).into());
+        };
+        if offset != 1 {
+            let message = "was trained to predict token t+2 (task.target_offset = 2): it can't continue a text, \
+                           as it says nothing of the next token";
+            return Err(Error::run(folder.path(), message).into());
+        }
+        let model = folder.model(None).map_err(|error| Error::run(folder.path(), error))?;
+        let (parameters, _) = folder.parameters(&model, &device::plain(&on))?;
+        let beyond = match self.beyond {
+            Beyond::Error => BeyondLevels::Error,
+            Beyond::ReuseLast => BeyondLevels::ReuseLast,
+        };
+        let interrupt = Interrupt::on_signal()?;
+        let mut decoder = Decoder::new(&model, &parameters, beyond, &on)?;
+        let mut generator = Generator::new(self.seed, "generate");
+        let start = Instant::now();
+        let mut logits = decoder.extend(&prompt_tokens)?;
+        let prefill = start.elapsed().as_secs_f64();
+        if !self.json {
+            write!(std::io::stdout(), "{prompt}").map_err(Error::io("standard output"))?;
+        }
+        let (mut tokens, mut waiting) = (Vec::new(), Vec::new());
+        let start = Instant::now();
+        while tokens.len() < self.tokens && !interrupt.is_requested() {
+            let token = sampling.draw(&logits, &mut generator)?;
+            tokens.push(token);
+            if !self.json {
+                waiting.extend(tokenizer.bytes(&[token])?);
+                stream(&mut waiting, false)?;
+            }
+            if tokens.len() < self.tokens {
+                logits = decoder.extend(&[token])?;
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        if !self.json {
+            stream(&mut waiting, true)?;
+            report::say("")?;
+        }
+        let cost = Cost {
+            prompt: prompt_tokens.len(),
+            generated: tokens.len(),
+            prefill,
+            seconds,
+            state_bytes: decoder.state_bytes(),
+            entries: decoder.entries(),
+            notes: notes(
+                &config.model,
+                config.task.task().seq_len(),
+                prompt_tokens.len() + tokens.len(),
+                self.beyond,
+            ),
+        };
+        if self.json {
+            let text = tokenizer.decode(&tokens)?;
+            return report::say(serde_json::json!({
+                "run": folder.path(), "kind": model.kind(), "seed": self.seed, "prompt": prompt, "text": text,
+                "tokens": tokens, "prompt_tokens": cost.prompt, "prefill_seconds": cost.prefill,
+                "milliseconds_per_token": cost.milliseconds(), "state_bytes": cost.state_bytes,
+                "states": cost.entries, "notes": cost.notes,
+            }));
+        }
+        if !self.quiet {
+            cost.tell();
+        }
+        if interrupt.is_requested() {
+            return Err(Failure::Stopped("interrupted".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Writes the bytes that are whole characters, or at the end all.
+fn stream(waiting: &mut Vec<u8>, all: bool) -> Outcome {
+    let whole = match std::str::from_utf8(waiting) {
+        Ok(text) => text.len(),
+        Err(error) if error.error_len().is_some() || all => waiting.len(),
+        Err(error) => error.valid_up_to(),
+    };
+    let text = String::from_utf8_lossy(&waiting[..whole]).into_owned();
+    waiting.drain(..whole);
+    let mut out = std::io::stdout();
+    write!(out, "{text}").and_then(|()| out.flush()).map_err(Error::io("standard output"))?;
+    Ok(())
+}
+
+/// What a generation cost.
+struct Cost {
+    prompt: usize,
+    generated: usize,
+    prefill: f64,
+    seconds: f64,
+    state_bytes: usize,
+    entries: usize,
+    notes: Vec<String>,
+}
+
+impl Cost {
+    /// Of one generated token; the last is not fed back.
+    fn milliseconds(&self) -> f64 {
+        self.seconds * 1e3 / self.generated.saturating_sub(1).max(1) as f64
+    }
+
+    fn tell(&self) {
+        let colour = std::io::stderr().is_terminal();
+        let (dim, plain) = if colour { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+        eprintln!(
+            "{dim}prompt {} tokens in {:.2} s, then {} at {:.1} ms a token; state {:.1} KiB ({} a head){plain}",
+            self.prompt,
+            self.prefill,
+            self.generated,
+            self.milliseconds(),
+            self.state_bytes as f64 / 1024.0,
+            self.entries
+        );
+        for note in &self.notes {
+            eprintln!("{dim}{note}{plain}");
+        }
+    }
+}
+
+/// What a reader must know of levels that were never trained or don't exist.
+fn notes(model: &ModelConfig, trained: usize, reached: usize, beyond: Beyond) -> Vec<String> {
+    let mut notes = Vec::new();
+    if model.mixer != Mixer::LogLinear {
+        return notes;
+    }
+    let (known, need, have) = (num_levels(trained), num_levels(reached), model.levels());
+    if need > known {
+        notes.push(format!(
+            "position {reached} uses {need} levels; training at T = {trained} used {known}: λ of the others is \
+             what the projection makes of it untrained"
+        ));
+    }
+    if need > have && beyond == Beyond::ReuseLast {
+        notes.push(format!(
+            "the model has {have} levels: level {} and above are weighed with λ of level {} (policy: reuse-last)",
+            have,
+            have - 1
+        ));
+    }
+    notes
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  loglinear decoding --out decoding.parquet --longest 4096
+  loglinear decoding --device cuda:0 --out data/results/decoding.parquet
+
+Weights are random: costs don't depend on them. Draw it with `loglinear figure decoding FILE --out NAME`.")]
+pub struct Decoding {
+    /// File to write; its name ends in .parquet.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Longest position; positions double up to it.
+    #[arg(long, default_value_t = 65_536, value_name = "T")]
+    longest: usize,
+    /// Width of the residual stream.
+    #[arg(long, default_value_t = 256, value_name = "D")]
+    d_model: usize,
+    /// Number of layers.
+    #[arg(long, default_value_t = 6, value_name = "N")]
+    layers: usize,
+    #[command(flatten)]
+    device: DeviceArgument,
+}
+
+impl Decoding {
+    pub fn run(self) -> Outcome {
+        let on = self.device.parse()?;
+        super::inspect::check_parquet(&self.out)?;
+        if !(64..=1 << 20).contains(&self.longest) {
+            return Err(Failure::Usage(Error::value("--longest", "64 to 1048576", self.longest)));
+        }
+        let base = ModelConfig {
+            d_model: self.d_model,
+            heads: (self.d_model / 64).max(1),
+            layers: self.layers,
+            // Room for the timed tokens after the last position.
+            max_seq_len: 2 * self.longest,
+            lambda: LambdaConfig::text(LambdaKind::MlpSoftplus),
+            ..ModelConfig::language()
+        };
+        let configs = [Mixer::LogLinear, Mixer::Linear, Mixer::Softmax]
+            .map(|mixer| ModelConfig { mixer, ..base.clone() });
+        let mut positions: Vec<usize> = std::iter::successors(Some(64), |position| Some(position * 2))
+            .take_while(|&p| p < self.longest)
+            .collect();
+        positions.push(self.longest);
+        // One less than a power of two: the position with the most states.
+        let positions: Vec<usize> = positions.into_iter().map(|position| position - 1).collect();
+        let mut frame =
+            device::enter(&on, || decoding_cost(&configs, &positions, &on)).map_err(Failure::Usage)?;
+        write_parquet(&mut frame, &self.out)?;
+        report::say(format_args!("{}\n{frame}", self.out.display()))
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:
+  loglinear export runs/train/fixed-seed0 --out model.safetensors
+
+Names and shapes are those of flash-linear-attention's LogLinearMamba2ForCausalLM, which loads Fixed λ; MLP-λ
+and the baselines have parameters that no model there has.")]
+pub struct Export {
+    /// Run folder of a language model.
+    run: PathBuf,
+    /// File to write; its name ends in .safetensors.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+impl Export {
+    pub fn run(self) -> Outcome {
+        if self.out.extension().is_none_or(|ending| ending != "safetensors") {
+            let expected = "a file name that ends in .safetensors";
+            return Err(Failure::Usage(Error::value("--out", expected, self.out.display())));
+        }
+        if self.out.exists() {
+            let expected = "a file that doesn't exist yet";
+            return Err(Failure::Usage(Error::value("--out", expected, self.out.display())));
+        }
+        let folder = RunFolder::open(&self.run)?;
+        let model = folder.model(None).map_err(|error| Error::run(folder.path(), error))?;
+        let (parameters, _) = folder.parameters(&model, &device::parse("cpu")?)?;
+        export(&model, &parameters, &self.out)?;
+        report::say(format_args!(
+            "{}: {} parameters of {}",
+            self.out.display(),
+            parameters.count(),
+            model.kind()
+        ))
+    }
+}
