@@ -71,7 +71,7 @@ fn measure(
     let scored = vec![batch * TIME; runs];
     let on_cpu = device::is_cpu(on);
     let (samples, warm) = if on_cpu { (3, 1) } else { (14, 4) };
-    let mut phases = [0.0; 4];
+    let mut phases = [0.0; 3];
     let mut steps = Vec::new();
     for sample in 0..samples {
         // The last half without stops between the parts, as a training runs.
@@ -87,18 +87,15 @@ fn measure(
                 mark = Instant::now();
             }
         };
-        let leaves = parameters.require_grad();
-        let loss = model.loss(&leaves, tokens.clone(), targets.clone(), &scored).unwrap();
+        let (values, gradients) =
+            model.differentiate(&parameters, tokens.clone(), targets.clone(), &scored).unwrap();
         phase(0);
-        let mut gradients = loss.objective.sum().backward();
-        phase(1);
-        let gradients = leaves.take_gradients(&mut gradients);
         let flat = parameters.flatten();
-        phase(2);
-        let outcome = adam.step(&train, flat, gradients, &loss.values, alive, &rates);
+        phase(1);
+        let outcome = adam.step(&train, flat, gradients, &values, alive, &rates);
         alive = outcome.alive;
         parameters = parameters.unflatten(outcome.parameters);
-        phase(3);
+        phase(2);
         assert!(alive.clone().all().into_scalar::<bool>());
         let step = start.elapsed().as_secs_f64() * 1e3;
         if sample == 0 {
@@ -110,14 +107,14 @@ fn measure(
     }
     steps.sort_by(f64::total_cmp);
     let step = steps[steps.len() / 2];
-    let [forward, backward, gather, update] =
+    let [gradients, gather, update] =
         phases.map(|ms| ms / (samples / 2 - warm.min(samples / 2 - 1)).max(1) as f64);
     let memory = device::used_memory(on).map_or_else(String::new, |bytes| {
         format!(", {:.1} GiB in use on the device", bytes as f64 / (1 << 30) as f64)
     });
     println!(
-        "{size}: {step:.1} ms a step, {:.0} tokens/s{memory}; with stops: forward and head {forward:.1}, \
-         backward {backward:.1}, gathering gradients {gather:.1}, AdamW {update:.1} ms",
+        "{size}: {step:.1} ms a step, {:.0} tokens/s{memory}; with stops: gradients \
+         {gradients:.1}, gathering parameters {gather:.1}, AdamW {update:.1} ms",
         (runs * batch * TIME) as f64 / step * 1e3
     );
 }

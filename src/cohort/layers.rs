@@ -92,6 +92,31 @@ pub fn embedding(table: Tensor<3>, tokens: Tensor<3, Int>) -> Result<Tensor<3>> 
     Ok(table.reshape([runs * vocab, dim]).select(0, rows).reshape([runs, batch * time, dim]))
 }
 
+/// Most elements of an indicator matrix.
+const MOST_INDICATORS: usize = 1 << 28;
+
+/// Gradient of [`embedding`]'s table [R, vocab, D] from that of its output [R, M, D], as products with
+/// indicator matrices. Burn's own on a GPU goes through all M rows one after another, column by column; atomic
+/// additions would give another sum at every run.
+pub(crate) fn embedding_gradient(tokens: Tensor<3, Int>, grad: Tensor<3>, vocab: usize) -> Tensor<3> {
+    let [runs, rows, dim] = grad.dims();
+    let tokens = tokens.reshape([runs, 1, rows]);
+    let ids = Tensor::<1, Int>::arange(0..vocab as i64, &grad.device()).reshape([1, vocab, 1]);
+    let block = (MOST_INDICATORS / (runs * vocab)).max(1);
+    let mut total: Option<Tensor<3>> = None;
+    for start in (0..rows).step_by(block) {
+        let length = block.min(rows - start);
+        let here = tokens.clone().narrow(2, start, length).expand([runs, vocab, length]);
+        let indicators = ids.clone().expand([runs, vocab, length]).equal(here).float().cast(grad.dtype());
+        let sum = indicators.matmul(grad.clone().narrow(1, start, length));
+        total = Some(match total {
+            None => sum,
+            Some(total) => total + sum,
+        });
+    }
+    total.unwrap_or_else(|| Tensor::zeros([runs, vocab, dim], (&grad.device(), grad.dtype())))
+}
+
 /// Values of an integer tensor, in row-major order.
 pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
     tensor.into_data().iter::<i64>().collect()

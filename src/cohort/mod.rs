@@ -5,8 +5,8 @@ mod layers;
 mod mixing;
 mod parameters;
 
-pub(crate) use layers::integers;
 pub use layers::{embedding, gelu, layer_norm, linear, linear_many, softmax, softplus};
+pub(crate) use layers::{embedding_gradient, integers};
 pub use mixing::{causal_conv, rms_norm, rotate, silu};
 pub use parameters::{Init, Parameters, Spec};
 pub(crate) use parameters::{plain, select_runs};

@@ -202,8 +202,23 @@ impl Parameters {
     /// Gradients of all parameters as one matrix [runs, parameters], in the order of the specs. A
     /// parameter that the loss doesn't depend on has gradient 0.
     pub fn take_gradients(&self, gradients: &mut Gradients) -> Tensor<2> {
+        self.take_gradients_but(gradients, None)
+    }
+
+    /// As [`take_gradients`](Self::take_gradients), with the gradient of one parameter, by its name, from
+    /// elsewhere.
+    pub(crate) fn take_gradients_but(
+        &self,
+        gradients: &mut Gradients,
+        given: Option<(&str, Tensor<3>)>,
+    ) -> Tensor<2> {
         let runs = self.runs();
         let flat = self.values.iter().zip(&*self.specs).map(|(value, spec)| {
+            if let Some((name, grad)) = &given
+                && *name == spec.name
+            {
+                return grad.clone().reshape([runs, spec.count()]);
+            }
             let grad = value.grad_remove(gradients).unwrap_or_else(|| value.clone().inner().zeros_like());
             grad.reshape([runs, spec.count()])
         });

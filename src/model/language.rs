@@ -14,6 +14,9 @@ use burn::tensor::{Int, Tensor};
 /// ε of every RMS normalisation.
 pub(super) const NORM_EPSILON: f64 = 1e-5;
 
+/// Name of the embedding's table.
+pub(super) const EMBEDDING: &str = "backbone.embeddings.weight";
+
 /// Name of the head's weight.
 pub(super) const HEAD: &str = "lm_head.weight";
 
@@ -33,7 +36,7 @@ pub(super) fn specs(model: &Model, language: &LanguageConfig) -> Vec<Spec> {
     let ModelConfig { vocab, d_model, layers, .. } = model.config;
     let normal = Init::Normal { std: INIT_STD };
     let norm = |name: String| Spec::new(name, &[d_model], Init::Constant(1.0));
-    let mut specs = vec![Spec::new("backbone.embeddings.weight", &[vocab, d_model], normal.clone())];
+    let mut specs = vec![Spec::new(EMBEDDING, &[vocab, d_model], normal.clone())];
     for layer in 0..layers {
         let prefix = format!("backbone.layers.{layer}.");
         specs.push(norm(format!("{prefix}mixer_norm.weight")));
@@ -59,11 +62,23 @@ pub(super) fn hidden(
     model: &Model,
     parameters: &Parameters,
     tokens: Tensor<3, Int>,
+    memory: Option<&mut [Memory]>,
+    see_lambda: impl FnMut(Tensor<4>),
+) -> Result<Tensor<3>> {
+    let batch = tokens.dims()[1];
+    let x = embedding(parameters.get(EMBEDDING)?, tokens)?;
+    layers(model, parameters, x, batch, memory, see_lambda)
+}
+
+/// As [`hidden`], from what the embedding gives.
+pub(super) fn layers(
+    model: &Model,
+    parameters: &Parameters,
+    mut x: Tensor<3>,
+    batch: usize,
     mut memory: Option<&mut [Memory]>,
     mut see_lambda: impl FnMut(Tensor<4>),
 ) -> Result<Tensor<3>> {
-    let batch = tokens.dims()[1];
-    let mut x = embedding(parameters.get("backbone.embeddings.weight")?, tokens)?;
     for layer in 0..model.config.layers {
         let prefix = format!("backbone.layers.{layer}.");
         let get = |name: &str| parameters.get(&format!("{prefix}{name}.weight"));

@@ -17,7 +17,7 @@ pub use exchange::{export, import};
 pub use head::{Loss, Scores};
 pub use loss::{IGNORED, cross_entropy};
 pub use network::{Captured, Model, Precision};
-pub use sampling::Sampling;
+pub use sampling::{Sampling, generate};
 
 /// Standard deviation of the initial linear and embedding weights.
 pub const INIT_STD: f64 = 0.02;

@@ -3,7 +3,8 @@
 use super::head::{self, Loss, Scores};
 use super::{Mixer, ModelConfig, language, recall};
 use crate::attention::ChunkSize;
-use crate::cohort::{Parameters, Spec, linear};
+use crate::cohort::{Parameters, Spec, embedding, embedding_gradient, linear, plain};
+use crate::host;
 use crate::lambda::LambdaMap;
 use crate::{Error, Result};
 use burn::tensor::{DType, Int, Tensor};
@@ -159,6 +160,40 @@ impl Model {
         head::loss(hidden, self.head(parameters)?, targets, scored, project)
     }
 
+    /// Cross-entropy of every run \[runs\] as [`loss`](Self::loss) has it, and its gradient with respect to all
+    /// parameters, [runs, parameters] in the order of the specs.
+    ///
+    /// # Errors
+    ///
+    /// As [`loss`](Self::loss).
+    pub fn differentiate(
+        &self,
+        parameters: &Parameters,
+        tokens: Tensor<3, Int>,
+        targets: Tensor<3, Int>,
+        scored: &[usize],
+    ) -> Result<(Tensor<1>, Tensor<2>)> {
+        let leaves = parameters.require_grad();
+        let table = parameters.get(self.embedding())?;
+        if self.config.language.is_none() || host::applies(&table) {
+            let loss = self.loss(&leaves, tokens, targets, scored)?;
+            return Ok((loss.values, leaves.take_gradients(&mut loss.objective.sum().backward())));
+        }
+        // What the table gives is a leaf of its own: its gradient becomes the table's in a better way.
+        self.check(parameters, &tokens)?;
+        let vocab = table.dims()[1];
+        let embedded = plain(&embedding(table, tokens.clone())?).autodiff().require_grad();
+        let batch = tokens.dims()[1];
+        let hidden = language::layers(self, &leaves, embedded.clone(), batch, None, |_| ())?;
+        let project = |hidden, head| self.linear(hidden, head);
+        let loss = head::loss(hidden, self.head(&leaves)?, targets, scored, project)?;
+        let mut gradients = loss.objective.sum().backward();
+        let grad = embedded.grad_remove(&mut gradients).unwrap_or_else(|| plain(&embedded).zeros_like());
+        let grad = embedding_gradient(tokens, grad, vocab);
+        let gradients = leaves.take_gradients_but(&mut gradients, Some((self.embedding(), grad)));
+        Ok((loss.values, gradients))
+    }
+
     /// Cross-entropy of every position, and whether its target has the largest logit.
     ///
     /// # Errors
@@ -182,6 +217,14 @@ impl Model {
         tokens: Tensor<3, Int>,
         see_lambda: impl FnMut(Tensor<4>),
     ) -> Result<Tensor<3>> {
+        self.check(parameters, &tokens)?;
+        match &self.config.language {
+            None => recall::hidden(self, parameters, tokens, see_lambda),
+            Some(_) => language::hidden(self, parameters, tokens, None, see_lambda),
+        }
+    }
+
+    fn check(&self, parameters: &Parameters, tokens: &Tensor<3, Int>) -> Result<()> {
         let [runs, _, seq_len] = tokens.dims();
         if runs != parameters.runs() {
             let expected = format!("[runs = {}, batch, time]", parameters.runs());
@@ -191,10 +234,12 @@ impl Model {
             let expected = format!("[runs, batch, time ≤ max_seq_len = {}]", self.config.max_seq_len);
             return Err(Error::Shape { argument: "tokens", expected, found: tokens.dims().to_vec() });
         }
-        match &self.config.language {
-            None => recall::hidden(self, parameters, tokens, see_lambda),
-            Some(_) => language::hidden(self, parameters, tokens, None, see_lambda),
-        }
+        Ok(())
+    }
+
+    /// Name of the embedding's table.
+    fn embedding(&self) -> &'static str {
+        if self.config.language.is_some() { language::EMBEDDING } else { "embedding.weight" }
     }
 
     /// Weight of the linear head [runs, vocab, d_model].

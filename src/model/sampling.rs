@@ -1,5 +1,6 @@
-//! Choice of the next token.
+//! Choice of the next token, again and again.
 
+use super::Decoder;
 use crate::random::Generator;
 use crate::{Error, Result};
 
@@ -84,6 +85,35 @@ impl Sampling {
         // Rounding can leave a rest; the last token kept is the one whose share it is.
         Ok(order[weights.len() - 1] as u32)
     }
+}
+
+/// Continues what a decoder has seen, which gave `logits`, by up to `count` tokens. `see` gets each token as it
+/// comes and stops the generation by returning false.
+///
+/// # Errors
+///
+/// As [`Sampling::draw`] and [`Decoder::extend`]; or what `see` returns.
+pub fn generate(
+    decoder: &mut Decoder<'_>,
+    mut logits: Vec<f32>,
+    count: usize,
+    sampling: &Sampling,
+    generator: &mut Generator,
+    mut see: impl FnMut(u32) -> Result<bool>,
+) -> Result<Vec<u32>> {
+    let mut tokens = Vec::new();
+    while tokens.len() < count {
+        let token = sampling.draw(&logits, generator)?;
+        tokens.push(token);
+        if !see(token)? {
+            break;
+        }
+        // Nobody asks what follows the last.
+        if tokens.len() < count {
+            logits = decoder.extend(&[token])?;
+        }
+    }
+    Ok(tokens)
 }
 
 #[cfg(test)]

@@ -30,9 +30,9 @@ pub mod prelude {
     pub use super::{Experiment, Show, Swept, Table, Trained};
     pub use crate::cohort::{Init, Spec};
     pub use crate::lambda::{LambdaConfig, LambdaInput, LambdaKind, LambdaMap, Scope};
-    pub use crate::model::{Mixer, Model, ModelConfig};
+    pub use crate::model::{LanguageConfig, Mixer, Model, ModelConfig, Sampling};
     pub use crate::sweep::{Claim, Sweep, preset};
-    pub use crate::task::{MqarConfig, TaskConfig};
+    pub use crate::task::{MqarConfig, TaskConfig, TextConfig, Tokenizer};
     pub use crate::train::{RunConfig, RunFolder};
     pub use crate::visualization::{Bars, Cells, Figure, HeatmapGrid, Quantity};
     pub use crate::{

@@ -2,10 +2,15 @@
 
 use super::Show;
 use super::display::{Rich, fields};
+use crate::attention::BeyondLevels;
 use crate::frame;
 use crate::lambda::LambdaMap;
+use crate::model::{Decoder, Sampling, generate};
+use crate::random::Generator;
+use crate::task::{Split, Tokenizer};
 use crate::train::{RunFolder, Status};
 use crate::{Error, Result, device};
+use polars::df;
 use polars::prelude::DataFrame;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -79,15 +84,75 @@ impl Trained {
     }
 }
 
+impl Trained {
+    /// λ of every run on a text of the reader's own, on the CPU: a row for each layer, head, position and
+    /// level, with the token's text (see [`frame::text_lambda`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`lambda`](Self::lambda), and if a run is not one on a text.
+    pub fn text_lambda(&self, text: &str) -> Result<DataFrame> {
+        let device = device::parse("cpu")?;
+        let of = |run: &RunFolder| frame::text_lambda(run, text, self.maps.get(run.path()).cloned(), &device);
+        let frames: Vec<DataFrame> = self.folders.iter().map(of).collect::<Result<_>>()?;
+        frame::stack_lambda(frames)
+    }
+
+    /// Loss of every run at each position of windows of `seq_len` tokens of the validation text, on the CPU
+    /// (see [`frame::position_losses`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`frame::position_losses`].
+    pub fn positions(&self, seq_len: usize) -> Result<DataFrame> {
+        let device = device::parse("cpu")?;
+        let of = |run: &RunFolder| {
+            let map = self.maps.get(run.path()).cloned();
+            frame::position_losses(run, Some(seq_len), Split::Validation, map, &device)
+        };
+        let frames = self.folders.iter().map(of).collect::<Result<Vec<_>>>()?;
+        let mut frames = frames.into_iter();
+        let first = frames.next().ok_or_else(|| Error::value("runs", "at least one", 0))?;
+        frames.try_fold(first, |all, frame| Ok(all.vstack(&frame)?))
+    }
+
+    /// Continues a text with each run, on the CPU: columns run, kind, seed (of the draws), text.
+    ///
+    /// # Errors
+    ///
+    /// If the prompt is empty, a run is not one of next tokens on a text, or it has no checkpoint.
+    pub fn generate(&self, prompt: &str, tokens: usize, sampling: &Sampling, seed: u64) -> Result<DataFrame> {
+        let (device, tokenizer) = (device::parse("cpu")?, Tokenizer::gpt2());
+        let start = tokenizer.encode(prompt);
+        let (mut names, mut kinds, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+        for run in &self.folders {
+            run.check_continues()?;
+            let model = run.model(self.maps.get(run.path()).cloned())?;
+            let (parameters, _) = run.parameters(&model, &device)?;
+            let mut decoder = Decoder::new(&model, &parameters, BeyondLevels::ReuseLast, &device)?;
+            let logits = decoder.extend(&start)?;
+            let mut generator = Generator::new(seed, "generate");
+            let drawn = generate(&mut decoder, logits, tokens, sampling, &mut generator, |_| Ok(true))?;
+            names.push(frame::run_name(run));
+            kinds.push(model.kind());
+            texts.push(format!("{prompt}{}", tokenizer.decode(&drawn)?));
+        }
+        let seeds = vec![seed; names.len()];
+        Ok(df!("run" => names, "kind" => kinds, "seed" => seeds, "text" => texts)?)
+    }
+}
+
 impl Show for Trained {
     fn rich(&self) -> Rich {
         let row = |run: &RunFolder| {
             let name = run.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
             let summary = match run.result() {
                 Ok(Some(result)) => {
-                    let best = result.best_accuracy.map_or("no evaluation".to_owned(), |best| {
-                        format!("best accuracy {:.1} %", 100.0 * best)
-                    });
+                    let best = match (result.perplexity(), result.best_accuracy) {
+                        (Some(perplexity), _) => format!("validation perplexity {perplexity:.1}"),
+                        (None, Some(best)) => format!("best accuracy {:.1} %", 100.0 * best),
+                        (None, None) => "no evaluation".to_owned(),
+                    };
                     let ended = match result.status {
                         Status::Target => "reached the target",
                         Status::Completed => "ended",

@@ -157,14 +157,13 @@ impl Cohort {
         // Every part's loss is divided by what the whole batch scores, so that parts add up to its mean.
         let scored: Vec<usize> =
             (0..self.members.len()).map(|run| batches.iter().map(|batch| batch.scored[run]).sum()).collect();
-        let leaves = self.parameters.require_grad();
         let mut sums: Option<(Tensor<2>, Tensor<1>)> = None;
         for batch in batches {
-            let loss = self.model.loss(&leaves, batch.tokens, batch.targets, &scored)?;
-            let gradients = leaves.take_gradients(&mut loss.objective.sum().backward());
+            let (values, gradients) =
+                self.model.differentiate(&self.parameters, batch.tokens, batch.targets, &scored)?;
             sums = Some(match sums {
-                None => (gradients, loss.values),
-                Some((all, values)) => (all + gradients, values + loss.values),
+                None => (gradients, values),
+                Some((all, sum)) => (all + gradients, sum + values),
             });
         }
         let Some((gradients, losses)) = sums else { return Ok(()) };

@@ -7,7 +7,7 @@ use loglinear::attention::BeyondLevels;
 use loglinear::fenwick::num_levels;
 use loglinear::frame::{decoding_cost, write_parquet};
 use loglinear::lambda::{LambdaConfig, LambdaKind};
-use loglinear::model::{Decoder, Mixer, ModelConfig, Sampling, export};
+use loglinear::model::{Decoder, Mixer, ModelConfig, Sampling, export, generate};
 use loglinear::random::Generator;
 use loglinear::task::Tokenizer;
 use loglinear::train::{Interrupt, RunFolder};
@@ -98,15 +98,7 @@ impl Generate {
         }
         let folder = RunFolder::open(&self.run)?;
         let config = folder.config()?;
-        let Some(offset) = config.task.target_offset() else {
-            let message = format!("is a run on {}: expected one on a text", config.task.name());
-            return Err(Error::run(folder.path(), message).into());
-        };
-        if offset != 1 {
-            let message = "was trained to predict token t+2 (task.target_offset = 2): it can't continue a text, \
-                           as it says nothing of the next token";
-            return Err(Error::run(folder.path(), message).into());
-        }
+        folder.check_continues()?;
         let model = folder.model(None).map_err(|error| Error::run(folder.path(), error))?;
         let (parameters, _) = folder.parameters(&model, &device::plain(&on))?;
         let beyond = match self.beyond {
@@ -117,24 +109,20 @@ impl Generate {
         let mut decoder = Decoder::new(&model, &parameters, beyond, &on)?;
         let mut generator = Generator::new(self.seed, "generate");
         let start = Instant::now();
-        let mut logits = decoder.extend(&prompt_tokens)?;
+        let logits = decoder.extend(&prompt_tokens)?;
         let prefill = start.elapsed().as_secs_f64();
         if !self.json {
             write!(std::io::stdout(), "{prompt}").map_err(Error::io("standard output"))?;
         }
-        let (mut tokens, mut waiting) = (Vec::new(), Vec::new());
+        let mut waiting = Vec::new();
         let start = Instant::now();
-        while tokens.len() < self.tokens && !interrupt.is_requested() {
-            let token = sampling.draw(&logits, &mut generator)?;
-            tokens.push(token);
+        let tokens = generate(&mut decoder, logits, self.tokens, &sampling, &mut generator, |token| {
             if !self.json {
                 waiting.extend(tokenizer.bytes(&[token])?);
                 stream(&mut waiting, false)?;
             }
-            if tokens.len() < self.tokens {
-                logits = decoder.extend(&[token])?;
-            }
-        }
+            Ok(!interrupt.is_requested())
+        })?;
         let seconds = start.elapsed().as_secs_f64();
         if !self.json {
             stream(&mut waiting, true)?;
@@ -174,7 +162,7 @@ impl Generate {
 }
 
 /// Writes the bytes that are whole characters, or at the end all.
-fn stream(waiting: &mut Vec<u8>, all: bool) -> Outcome {
+fn stream(waiting: &mut Vec<u8>, all: bool) -> Result<(), Error> {
     let whole = match std::str::from_utf8(waiting) {
         Ok(text) => text.len(),
         Err(error) if error.error_len().is_some() || all => waiting.len(),
@@ -183,8 +171,7 @@ fn stream(waiting: &mut Vec<u8>, all: bool) -> Outcome {
     let text = String::from_utf8_lossy(&waiting[..whole]).into_owned();
     waiting.drain(..whole);
     let mut out = std::io::stdout();
-    write!(out, "{text}").and_then(|()| out.flush()).map_err(Error::io("standard output"))?;
-    Ok(())
+    write!(out, "{text}").and_then(|()| out.flush()).map_err(Error::io("standard output"))
 }
 
 /// What a generation cost.
