@@ -6,6 +6,18 @@ use crate::{Error, Result};
 use burn::tensor::{Int, Tensor, activation};
 use std::sync::Arc;
 
+/// Combines every row of x [R, M, D] with one row [R, 1, D] of its run, as `x + row` or `x * row` would.
+///
+/// The gradient of the row is a sum over all M rows, which a GPU would add up one after another; broadcast in
+/// two steps it is a sum over groups of rows and then over their sums.
+fn with_row(x: Tensor<3>, row: Tensor<3>, combine: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<3> {
+    let [runs, rows, dim] = x.dims();
+    let most = rows.isqrt().max(1);
+    let groups = (1..=most).rev().find(|groups| rows.is_multiple_of(*groups)).unwrap_or(1);
+    let row = row.reshape([runs, 1, 1, dim]).expand([runs, groups, 1, dim]);
+    combine(x.reshape([runs, groups, rows / groups, dim]), row).reshape([runs, rows, dim])
+}
+
 /// y = x Wᵀ + b. Shapes: x [R, M, I], W [R, O, I] (PyTorch's order), b [R, 1, O]; y [R, M, O].
 pub fn linear(x: Tensor<3>, weight: Tensor<3>, bias: Option<Tensor<3>>) -> Tensor<3> {
     if host::applies(&x) {
@@ -20,8 +32,18 @@ pub fn linear(x: Tensor<3>, weight: Tensor<3>, bias: Option<Tensor<3>>) -> Tenso
     let y = x.matmul(weight.swap_dims(1, 2));
     match bias {
         None => y,
-        Some(bias) => y + bias,
+        Some(bias) => add_row(y, bias),
     }
+}
+
+/// x + b for every row. Shapes: x [R, M, D], b [R, 1, D].
+pub fn add_row(x: Tensor<3>, bias: Tensor<3>) -> Tensor<3> {
+    with_row(x, bias, |x, bias| x + bias)
+}
+
+/// x · w for every row. Shapes: x [R, M, D], w [R, 1, D].
+pub fn scale_rows(x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
+    with_row(x, weight, |x, weight| x * weight)
 }
 
 /// Several linear maps without bias of one input: x [R, M, I], each W [R, O, I]; outputs [R, M, O].
@@ -68,7 +90,7 @@ pub fn layer_norm(
     };
     let centred = x.clone() - x.mean_dim(2);
     let variance = centred.clone().square().mean_dim(2);
-    centred / (variance + epsilon).sqrt() * weight + bias
+    add_row(scale_rows(centred / (variance + epsilon).sqrt(), weight), bias)
 }
 
 /// Rows of a table by token. Shapes: table [R, vocab, D], tokens [R, B, T]; output [R, B·T, D].

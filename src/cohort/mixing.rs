@@ -1,11 +1,12 @@
 //! Layers that only the language model has, batched over runs, as tensor operations.
 
+use super::{add_row, scale_rows};
 use burn::tensor::{Tensor, TensorData, activation};
 
 /// x / √(mean of x² + ε) · weight over the last axis. Shapes: x [R, M, D], weight [R, 1, D].
 pub fn rms_norm(x: Tensor<3>, weight: Tensor<3>, epsilon: f64) -> Tensor<3> {
     let scale = x.clone().square().mean_dim(2).add_scalar(epsilon).sqrt().recip();
-    x * scale * weight
+    scale_rows(x * scale, weight)
 }
 
 /// x · sigmoid(x).
@@ -23,12 +24,17 @@ pub fn causal_conv(x: Tensor<4>, weight: Tensor<3>, bias: Tensor<3>, past: Optio
     let past =
         past.unwrap_or_else(|| Tensor::zeros([runs, batch, width - 1, channels], (&x.device(), x.dtype())));
     let padded = if width > 1 { Tensor::cat(vec![past, x], 2) } else { x };
-    let mut y = bias.reshape([runs, 1, 1, channels]);
+    let rows = |tensor: Tensor<4>| tensor.reshape([runs, batch * time, channels]);
+    let mut y: Option<Tensor<3>> = None;
     for tap in 0..width {
-        let weight = weight.clone().narrow(2, tap, 1).reshape([runs, 1, 1, channels]);
-        y = y + padded.clone().narrow(2, tap, time) * weight;
+        let weight = weight.clone().narrow(2, tap, 1).reshape([runs, 1, channels]);
+        let term = scale_rows(rows(padded.clone().narrow(2, tap, time)), weight);
+        y = Some(match y {
+            None => add_row(term, bias.clone()),
+            Some(y) => y + term,
+        });
     }
-    y
+    y.unwrap_or_else(|| rows(padded)).reshape([runs, batch, time, channels])
 }
 
 /// Base of the rotary angles.

@@ -5,7 +5,7 @@ mod layers;
 mod mixing;
 mod parameters;
 
-pub use layers::{embedding, gelu, layer_norm, linear, linear_many, softmax, softplus};
+pub use layers::{add_row, embedding, gelu, layer_norm, linear, linear_many, scale_rows, softmax, softplus};
 pub(crate) use layers::{embedding_gradient, integers};
 pub use mixing::{causal_conv, rms_norm, rotate, silu};
 pub use parameters::{Init, Parameters, Spec};

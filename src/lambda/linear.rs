@@ -2,7 +2,7 @@
 
 use super::{LambdaInput, LambdaMap, Scope};
 use crate::Result;
-use crate::cohort::{Init, Spec, softplus};
+use crate::cohort::{Init, Spec, scale_rows, softplus};
 use burn::tensor::Tensor;
 
 /// Fixed λ: λ_t = softplus(Lp ⊙ d_t), with Lp [heads, levels] learned from 1.
@@ -19,8 +19,9 @@ impl LambdaMap for Linear {
     }
 
     fn forward(&self, input: LambdaInput, parameters: Scope<'_>) -> Result<Tensor<4>> {
-        let [runs, _, heads, levels] = input.d.dims();
-        let scale = parameters.get("lp")?.reshape([runs, 1, heads, levels]);
-        Ok(softplus(input.d * scale))
+        let [runs, tokens, heads, levels] = input.d.dims();
+        let scale = parameters.get("lp")?.reshape([runs, 1, heads * levels]);
+        let scaled = scale_rows(input.d.reshape([runs, tokens, heads * levels]), scale);
+        Ok(softplus(scaled).reshape([runs, tokens, heads, levels]))
     }
 }

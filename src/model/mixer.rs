@@ -12,7 +12,7 @@ use crate::attention::{
     BeyondLevels, FenwickState, Inputs, LinearState, SoftmaxCache, chunkwise, linear as linear_attention,
     softmax,
 };
-use crate::cohort::{Init, Spec, causal_conv, rms_norm, rotate, silu, softplus};
+use crate::cohort::{Init, Spec, add_row, causal_conv, rms_norm, rotate, scale_rows, silu, softplus};
 use crate::lambda::{self, LambdaInput, Scope};
 use crate::{Error, Result};
 use burn::tensor::{DType, Device, Tensor};
@@ -183,8 +183,8 @@ pub(super) fn mix(
         part.expand([n, seq_len, heads, state])
     };
     let (k, q) = (shared(inner), shared(inner + state));
-    let step = softplus(step + layer.get("dt_bias")?);
-    let log_decay = (step.clone() * layer.get("A_log")?.exp().neg()).reshape([n, seq_len, heads]);
+    let step = softplus(add_row(step, layer.get("dt_bias")?));
+    let log_decay = scale_rows(step.clone(), layer.get("A_log")?.exp().neg()).reshape([n, seq_len, heads]);
     let v = value.clone() * step.reshape([n, seq_len, heads, 1]);
 
     let y = match d {
@@ -206,9 +206,10 @@ pub(super) fn mix(
             _ => linear_attention(q, k, v, log_decay, model.chunk),
         },
     };
-    let skip = layer.get("D")?.reshape([runs, 1, heads, 1]);
-    let by_run = |tensor: Tensor<4>| tensor.reshape([runs, tokens, heads, inner / heads]);
-    let y = (by_run(y) + by_run(value) * skip).reshape([runs, tokens, inner]);
+    // One D a head, for all its values.
+    let skip = layer.get("D")?.reshape([runs, heads, 1]).expand([runs, heads, inner / heads]);
+    let by_run = |tensor: Tensor<4>| tensor.reshape([runs, tokens, inner]);
+    let y = by_run(y) + scale_rows(by_run(value), skip.reshape([runs, 1, inner]));
     let y = rms_norm(y * silu(gate), layer.get("norm.weight")?, NORM_EPSILON);
     Ok(model.linear(y, layer.get("out_proj.weight")?))
 }

@@ -74,7 +74,7 @@ impl Adam {
         let device = parameters.device();
         let dtype = parameters.dtype();
         self.steps += 1;
-        let norms = gradients.clone().square().sum_dim(1).sqrt();
+        let norms = row_sums(gradients.clone().square()).sqrt();
         let mut gradients = gradients;
         if config.clip > 0.0 {
             let factor = (norms.clone() + CLIP_EPSILON).recip().mul_scalar(config.clip).clamp_max(1.0);
@@ -109,7 +109,8 @@ impl Adam {
         let updated = updated - first.clone().div(scale) * rates.div_scalar(first_correction);
 
         // A huge rate overflows the parameters while loss and gradient are still finite.
-        let sound = updated.clone().is_finite().all_dim(1).reshape([runs]);
+        let unsound = updated.clone().is_finite().bool_not().float().cast(dtype);
+        let sound = row_sums(unsound).equal_elem(0.0).reshape([runs]);
         let finite = norms.clone().reshape([runs]).is_finite().bool_and(losses.clone().is_finite());
         let alive = alive.bool_and(finite).bool_and(sound);
         let frozen = alive.clone().bool_not().reshape([runs, 1]).expand([runs, count]);
@@ -119,6 +120,45 @@ impl Adam {
             parameters: updated.mask_where(frozen, parameters),
             norms: norms.reshape([runs]),
             alive,
+        }
+    }
+}
+
+/// Columns from which on a row is summed in two steps.
+const MANY: usize = 1 << 20;
+
+/// Sum of every row [R, N] as [R, 1]. A GPU sums a row with few threads: a long one is cut into many short.
+fn row_sums(x: Tensor<2>) -> Tensor<2> {
+    let [runs, count] = x.dims();
+    if count < MANY {
+        return x.sum_dim(1);
+    }
+    let side = count.isqrt();
+    let square = x.clone().narrow(1, 0, side * side).reshape([runs, side, side]);
+    let total = square.sum_dim(2).reshape([runs, side]).sum_dim(1);
+    if side * side == count {
+        total
+    } else {
+        total + x.narrow(1, side * side, count - side * side).sum_dim(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    #[test]
+    fn long_rows_are_summed_as_a_whole() {
+        for count in [5, MANY, MANY + 1, 1025 * 1025 + 7] {
+            let row = |from: usize| (0..count).map(move |i| ((i + from) % 7) as f32);
+            let values: Vec<f32> = row(0).chain(row(3)).collect();
+            let x = Tensor::<2>::from_data(TensorData::new(values, [2, count]), &Device::flex());
+            let sums: Vec<f64> = row_sums(x).into_data().iter().collect();
+            for (sum, from) in sums.into_iter().zip([0, 3]) {
+                let expected: f64 = row(from).map(f64::from).sum();
+                assert!((sum / expected - 1.0).abs() < 1e-5, "{count}: {sum} against {expected}");
+            }
         }
     }
 }
