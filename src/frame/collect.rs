@@ -75,11 +75,13 @@ impl RunRecord {
 const READING: [&str; 4] = ["level_variation", "content_share", "task_ratio", "deep_ratio"];
 
 /// Axes that have a column of their own, under a shorter name.
-const NAMED: [&str; 9] = [
+const NAMED: [&str; 11] = [
     "seed",
     "task.name",
     "task.seq_len",
     "task.pairs",
+    "task.target_offset",
+    "task.corpus",
     "train.learning_rate",
     "train.target",
     "model.lambda.kind",
@@ -108,11 +110,13 @@ struct Row {
 /// | column | meaning |
 /// |---|---|
 /// | run, task, kind, seed, seq_len, pairs, base_learning_rate | which run |
-/// | max_seq_len, activation, hidden, init, target | its model and training; null where it has none |
+/// | target_offset, corpus | of a run on a text: how far ahead the predicted token is, and which text |
+/// | d_model, max_seq_len, activation, hidden, init, target | its model and training; null where it has none |
 /// | *axis* | its value on every other axis of the sweep, under the axis' name |
 /// | chance | accuracy of guessing |
 /// | status, steps, best_step, run_seconds, cohort, device, version | how it ended |
 /// | step, train_loss, validation_loss, accuracy, best_accuracy, gradient_norm, seconds | an evaluation |
+/// | perplexity | of a run on a text: e to that validation loss |
 /// | eval_seq_len | length of that evaluation |
 /// | last | whether it is the run's last one at that length |
 /// | lambda_level_variation, … | what the recorded λ looks like, see [`lambda_reading`] |
@@ -130,7 +134,10 @@ pub fn collect(records: &[RunRecord]) -> Result<DataFrame> {
         .map(|row| Identity::new(records[row.record].name.clone(), &records[row.record].config))
         .collect();
     let record = |row: &Row| &records[row.record];
+    let perplexity = rows.iter().zip(&identities).map(|(row, run)| run.perplexity(row.validation_loss));
+    let perplexity: Vec<Option<f64>> = perplexity.collect();
     let mut columns = identity_columns(&identities);
+    columns.push(column("d_model", each(&rows, |r| record(r).config.model.d_model as u32)));
     columns.push(column("max_seq_len", each(&rows, |r| record(r).config.model.max_seq_len as u32)));
     columns.extend(lambda_columns(&rows, records));
     columns.push(column("target", each(&rows, |r| record(r).config.train.target)));
@@ -148,6 +155,7 @@ pub fn collect(records: &[RunRecord]) -> Result<DataFrame> {
         column("step", each(&rows, |r| r.step)),
         column("train_loss", each(&rows, |r| r.train_loss)),
         column("validation_loss", each(&rows, |r| r.validation_loss)),
+        column("perplexity", perplexity),
         column("accuracy", each(&rows, |r| r.accuracy)),
         column("best_accuracy", each(&rows, |r| r.best_accuracy)),
         column("gradient_norm", each(&rows, |r| r.gradient_norm)),

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use polars::prelude::{Column, DataFrame, DataType, NamedFrom, Series};
 use std::cmp::Ordering;
 
-/// Columns of a collected frame that say what came out, and not what was set.
+/// Columns of every collected frame that say what came out, and not what was set.
 const OUTCOMES: [&str; 18] = [
     "run",
     "seed",
@@ -26,6 +26,10 @@ const OUTCOMES: [&str; 18] = [
     "seconds",
     "last",
 ];
+
+/// Columns that frames collected by earlier versions lack, and that are no settings either: the perplexity
+/// of a text, and the width, which is set by axes that have columns of their own.
+const LATER: [&str; 2] = ["perplexity", "d_model"];
 
 /// Settings that are shown even where another one says the same.
 const ALWAYS: [&str; 4] = ["kind", "seq_len", "pairs", "eval_seq_len"];
@@ -102,8 +106,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Rows of the runs that have ended, with the column `measure`; only `accuracy` and `validation_loss`
-    /// are known at lengths other than the trained one.
+    /// Rows of the runs that have ended, with the column `measure`; only `accuracy`, `validation_loss` and
+    /// `perplexity` are known at lengths other than the trained one.
     pub(crate) fn of(collected: &DataFrame, measure: &str) -> Result<Self> {
         let names: Vec<String> = collected.get_column_names().iter().map(|name| name.to_string()).collect();
         for needed in OUTCOMES.iter().chain(&ALWAYS) {
@@ -114,7 +118,8 @@ impl Settings {
         }
         let columns: Vec<String> = names
             .iter()
-            .filter(|name| !OUTCOMES.contains(&name.as_str()) && !name.starts_with("lambda_"))
+            .filter(|name| !OUTCOMES.contains(&name.as_str()) && !LATER.contains(&name.as_str()))
+            .filter(|name| !name.starts_with("lambda_"))
             .cloned()
             .collect();
         if !names.iter().any(|name| name == measure) || columns.iter().any(|name| name == measure) {
@@ -131,7 +136,7 @@ impl Settings {
         let (seeds, chance) = (super::numbers(collected, "seed")?, super::numbers(collected, "chance")?);
         let (status, last) = (super::texts(collected, "status")?, super::numbers(collected, "last")?);
         let (own, at) = (super::numbers(collected, "seq_len")?, super::numbers(collected, "eval_seq_len")?);
-        let anywhere = ["accuracy", "validation_loss"].contains(&measure);
+        let anywhere = ["accuracy", "validation_loss", "perplexity"].contains(&measure);
         let ended = |row: usize| ENDED.contains(&status[row].as_str());
         let wanted = |&row: &usize| ended(row) && last[row] == 1.0 && (anywhere || own[row] == at[row]);
         let row = |row: usize| Ended {

@@ -10,6 +10,8 @@ mod source;
 
 pub use source::{Recorded, Results, Source};
 
+use crate::lambda::{LambdaConfig, LambdaKind};
+use crate::model::{Model, ModelConfig, parameter_overhead};
 use crate::{Result, frame, sweep};
 use polars::prelude::DataFrame;
 use std::path::{Path, PathBuf};
@@ -86,19 +88,24 @@ pub fn claims(results: &Results) -> Result<Claims> {
     for recorded in results.sweeps() {
         let sweep = recorded.folder.sweep();
         let table = sweep::claims_table(&recorded.collected, &sweep.claims)?;
-        if recorded.is_preset()? && !recorded.is_small() {
+        if recorded.is_preset()? && of_the_paper(&sweep.name) {
             recorded_presets.push(sweep.name.as_str());
             paper.push(table);
         } else {
             others.push(table);
         }
     }
-    for name in sweep::preset_names().filter(|name| !name.ends_with(SMALL)) {
+    for name in sweep::preset_names().filter(|name| of_the_paper(name)) {
         if !recorded_presets.contains(&name) {
             paper.push(sweep::claims_table(&nothing, &sweep::preset(name)?.claims)?);
         }
     }
-    paper.push(sweep::claims_table(&nothing, &sweep::claims_elsewhere()?)?);
+    for claim in sweep::claims_elsewhere()? {
+        paper.push(match claim.id.as_str() {
+            "overhead" => sweep::counted(&claim, overhead()?)?,
+            _ => sweep::claims_table(&nothing, &[claim])?,
+        });
+    }
     let stack = |tables: Vec<DataFrame>| {
         let none = sweep::claims_table(&nothing, &[])?;
         tables.iter().try_fold(none, |all, table| Ok::<_, crate::Error>(all.vstack(table)?))
@@ -108,3 +115,19 @@ pub fn claims(results: &Results) -> Result<Claims> {
 
 /// End of the names of small presets.
 const SMALL: &str = "-small";
+
+/// Whether a preset has the paper's setting: small ones have other sizes, others another text.
+fn of_the_paper(preset: &str) -> bool {
+    ["paper/", "ablation/"].iter().any(|start| preset.starts_with(start)) && !preset.ends_with(SMALL)
+}
+
+/// Parameters in a million that MLP-λ of the paper's text has beyond Fixed λ, in its larger language model.
+fn overhead() -> Result<f64> {
+    let count = |kind| {
+        let (language, lambda) = (ModelConfig::language(), LambdaConfig::text(kind));
+        let model = Model::new(ModelConfig { d_model: 512, heads: 8, lambda, ..language })?;
+        Ok::<_, crate::Error>(parameter_overhead(&model))
+    };
+    let (fixed, mlp) = (count(LambdaKind::Fixed)?, count(LambdaKind::MlpSoftplus)?);
+    Ok((mlp.lambda - fixed.lambda) as f64 / mlp.total as f64 * 1e6)
+}

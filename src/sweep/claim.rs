@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 /// Columns of a collected frame that a claim can be about.
-const MEASURES: [&str; 12] = [
+const MEASURES: [&str; 13] = [
     "best_accuracy",
     "accuracy",
     "validation_loss",
+    "perplexity",
     "train_loss",
     "gradient_norm",
     "steps",
@@ -22,7 +23,7 @@ const MEASURES: [&str; 12] = [
 ];
 
 /// Columns by which a claim can choose runs, besides the sweep's own axes.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 13] = [
     "kind",
     "task",
     "seq_len",
@@ -34,6 +35,8 @@ const SETTINGS: [&str; 11] = [
     "hidden",
     "init",
     "target",
+    "target_offset",
+    "corpus",
 ];
 
 /// Which number of a set of runs.
@@ -88,7 +91,8 @@ pub struct Claim {
     pub contradicted: Option<Range>,
     /// Fewest runs (pairs of runs, where there is a `minus`) that decide.
     pub least_runs: usize,
-    /// Why nothing here can test the claim. The rule's fields are absent then.
+    /// Why no run can test the claim. The rule's fields are absent then, but for the range of a claim that
+    /// is decided by counting.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub not_tested: String,
 }

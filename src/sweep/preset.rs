@@ -32,6 +32,8 @@ presets![
     "ablation/best-vs-last",
     "ablation/best-vs-last-small",
     "tiny",
+    "wikitext-2",
+    "paper/wikitext-103",
 ];
 
 /// Names of all presets.
@@ -54,7 +56,7 @@ pub fn preset(name: &str) -> Result<Sweep> {
     }
 }
 
-/// Claims of the paper that no sweep here can test, with the reason.
+/// Claims of the paper that no run can test, with the reason: they are decided by counting.
 ///
 /// # Errors
 ///

@@ -57,7 +57,26 @@ struct Decided {
 /// If a claim names a column or measure that the frame lacks, or matches several runs of one seed.
 pub fn claims_table(collected: &DataFrame, claims: &[Claim]) -> Result<DataFrame> {
     let decide = |claim: &Claim| decide(collected, claim);
-    let decided: Vec<Decided> = claims.iter().map(decide).collect::<Result<_>>()?;
+    table(claims, &claims.iter().map(decide).collect::<Result<Vec<_>>>()?)
+}
+
+/// The row of a claim whose quantity was counted, and so has neither seeds nor an interval.
+pub(crate) fn counted(claim: &Claim, value: f64) -> Result<DataFrame> {
+    let verdict =
+        if claim.supported.holds(value, value) { Verdict::Supported } else { Verdict::Contradicted };
+    let decided = Decided {
+        value: Some(value),
+        of: None,
+        minus: None,
+        interval: Some(metric::Interval { low: value, high: value }),
+        n: 1,
+        verdict,
+        note: String::new(),
+    };
+    table(std::slice::from_ref(claim), &[decided])
+}
+
+fn table(claims: &[Claim], decided: &[Decided]) -> Result<DataFrame> {
     fn text(name: &str, claims: &[Claim], pick: impl Fn(&Claim) -> String) -> Column {
         Series::new(name.into(), claims.iter().map(pick).collect::<Vec<_>>()).into()
     }
@@ -98,6 +117,10 @@ fn decide(collected: &DataFrame, claim: &Claim) -> Result<Decided> {
         return Ok(untested(&claim.not_tested));
     }
     let settings = Settings::of(collected, &claim.measure)?;
+    if settings.rows.is_empty() {
+        // Without runs there are no axes either, by which a claim may choose.
+        return Ok(untested("no run that has ended is in `of`"));
+    }
     let first = select(&settings, &claim.of, claim)?;
     let second = select(&settings, &claim.minus, claim)?;
     // What one side names or hasn't must not keep the two from pairing: the baseline has no MLP.
