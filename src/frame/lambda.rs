@@ -10,6 +10,7 @@ use crate::train::RunFolder;
 use crate::{Error, Result, device};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use polars::prelude::{DataFrame, NamedFrom, Series};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -221,32 +222,27 @@ fn capture(
             }
         }
     }
-    let mut frame = rows.frame(run, &model.kind())?;
-    if examples.iter().any(|example| example.regions.contains(&Region::Text)) {
-        let place = frame.try_get_column_index("token")? + 1;
-        let pieces = pieces(&frame)?;
-        frame.insert_column(place, Series::new("text".into(), pieces).into())?;
-    }
-    Ok(frame)
+    let frame = rows.frame(run, &model.kind())?;
+    let of_text = examples.iter().any(|example| example.regions.contains(&Region::Text));
+    if of_text { with_text(&frame) } else { Ok(frame) }
 }
 
-/// Every token of a frame as a person reads it.
-fn pieces(frame: &DataFrame) -> Result<Vec<String>> {
-    let tokenizer = Tokenizer::gpt2();
-    let mut known: HashMap<i32, String> = HashMap::new();
-    let mut pieces = Vec::with_capacity(frame.height());
-    for token in frame.column("token")?.i32()?.into_no_null_iter() {
-        let piece = match known.get(&token) {
-            Some(piece) => piece.clone(),
-            None => {
-                let piece = tokenizer.piece(token as u32)?;
-                known.insert(token, piece.clone());
-                piece
-            }
-        };
-        pieces.push(piece);
+/// A frame of λ of a run on a text with one column more, `text`: what each GPT-2 token stands for, control
+/// characters escaped ([`Tokenizer::piece`]).
+///
+/// # Errors
+///
+/// If the frame has no column `token`, or a value in it is no token.
+pub fn with_text(lambda: &DataFrame) -> Result<DataFrame> {
+    let tokens = super::numbers(lambda, "token")?;
+    let mut pieces: HashMap<u32, String> = HashMap::new();
+    for token in tokens.iter().map(|&token| token as u32) {
+        if let Entry::Vacant(place) = pieces.entry(token) {
+            place.insert(Tokenizer::gpt2().piece(token)?);
+        }
     }
-    Ok(pieces)
+    let texts: Vec<&str> = tokens.iter().map(|&token| pieces[&(token as u32)].as_str()).collect();
+    Ok(lambda.clone().with_column(Series::new("text".into(), texts).into())?.clone())
 }
 
 #[derive(Default)]

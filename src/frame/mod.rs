@@ -13,7 +13,9 @@ mod text;
 
 pub use anatomy::{content_dependence, lambda_by_region, lambda_reading};
 pub use collect::{RunRecord, collect, ended_runs};
-pub use lambda::{capture_lambda, first_run, recorded_lambda, run_lambda, stack_lambda, text_lambda};
+pub use lambda::{
+    capture_lambda, first_run, recorded_lambda, run_lambda, stack_lambda, text_lambda, with_text,
+};
 pub use parquet::{read_parquet, write_parquet};
 pub use published::published;
 pub use runs::{evaluations, runs};

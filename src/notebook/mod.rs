@@ -34,7 +34,7 @@ pub mod prelude {
     pub use crate::sweep::{Claim, Sweep, preset};
     pub use crate::task::{MqarConfig, TaskConfig, TextConfig, Tokenizer};
     pub use crate::train::{RunConfig, RunFolder};
-    pub use crate::visualization::{Bars, Cells, Figure, HeatmapGrid, Quantity};
+    pub use crate::visualization::{Bars, Cells, Figure, HeatmapGrid, Quantity, TextHeatmap};
     pub use crate::{
         attention, cohort, device, fenwick, frame, lambda, model, sweep, task, train, visualization,
     };

@@ -1,15 +1,17 @@
 //! Line charts of means with bands of one standard deviation.
 
-use super::axis::{drawable, format_number, two_digits};
+use super::axis::drawable;
+use super::coordinates::{Axis, Horizontal, Vertical};
 use super::figure::{Draw, failed};
 use super::legend::{Entry, Legend, Mark};
 use super::pen::Pen;
 use super::published::{self, Published, sides};
-use super::theme::{FAMILY, GRID, INK, Theme};
+use super::theme::{FAMILY, GREY, GRID, INK, Theme};
 use crate::Result;
 use plotters::coord::Shift;
 use plotters::prelude::{
-    ChartBuilder, Circle, Color, DrawingArea, DrawingBackend, IntoFont, LineSeries, Polygon, RGBColor, WHITE,
+    ChartBuilder, Circle, Color, DashedLineSeries, DrawingArea, DrawingBackend, IntoFont, LineSeries,
+    Polygon, RGBColor, WHITE,
 };
 use plotters::style::text_anchor::HPos;
 
@@ -28,28 +30,8 @@ pub(super) struct Line {
     pub(super) label: String,
     pub(super) color: RGBColor,
     pub(super) points: Vec<Point>,
-}
-
-/// What x is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Horizontal {
-    /// Many integers.
-    Steps,
-    /// Few integers, each marked on the lines.
-    Few,
-    /// Base-2 logarithms of few numbers, labelled with the numbers themselves.
-    Doublings,
-}
-
-/// What y is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Vertical {
-    /// A share, from 0 to 100 %.
-    Share,
-    /// A quantity that can't be negative, whatever mean − std says.
-    Amount,
-    /// Base-10 logarithms, labelled with the numbers themselves.
-    Decades,
+    /// Whether it is drawn in dashes, without a band.
+    pub(super) dashed: bool,
 }
 
 /// Axes and what lies between them.
@@ -61,6 +43,8 @@ pub(super) struct Plot {
     pub(super) lines: Vec<Line>,
     /// Drawn beside the lines.
     pub(super) published: Vec<Published>,
+    /// A place on x with its name.
+    pub(super) rule: Option<(f64, String)>,
 }
 
 /// Sizes around a plot, in SVG units.
@@ -107,7 +91,7 @@ pub(super) fn y_range<'a>(plots: impl Iterator<Item = &'a Plot> + Clone) -> Resu
     }
     let (low, high) = (least(all().map(|p| p.mean - p.std)), most(all().map(|p| p.mean + p.std)));
     let margin = ((high - low) * 0.06).max(high.abs() * 0.01).max(1e-9);
-    let low = if vertical == Vertical::Amount { (low - margin).max(0.0) } else { low - margin };
+    let low = vertical.start(low - margin);
     drawable(
         &plots.clone().next().map_or_else(String::new, |plot| plot.y_label.clone()),
         low,
@@ -130,8 +114,11 @@ impl Plot {
             ours.chain(self.published.iter().map(|one| one.x))
         };
         let (low, high) = (least(all()), most(all()));
-        let room = if self.x == Horizontal::Steps { 0.0 } else { 0.04 };
-        let pad = if high > low { (high - low) * room } else { 0.5 };
+        if self.x == Horizontal::Bins {
+            // Points are in the middle of theirs.
+            return (-1.0, high.ceil());
+        }
+        let pad = if high > low { (high - low) * self.x.room() } else { 0.5 };
         (low - pad, high + pad)
     }
 
@@ -144,44 +131,25 @@ impl Plot {
         y: (f64, f64),
     ) -> Result<()> {
         let x = self.x_range();
-        let x_ticks = match self.x {
-            // No ticks between the numbers that have a label.
-            Horizontal::Doublings => room.ticks.0.min((x.1.floor() - x.0.ceil()) as usize + 1),
-            Horizontal::Few | Horizontal::Steps => room.ticks.0,
-        };
         let mut chart = ChartBuilder::on(area)
             .margin(theme.upx(room.margin))
             .margin_right(theme.upx(room.right))
             .x_label_area_size(theme.upx(room.labels.0))
             .y_label_area_size(theme.upx(room.labels.1))
-            .build_cartesian_2d(x.0..x.1, y.0..y.1)
+            .build_cartesian_2d(
+                Axis::new(x, self.x.ticks(x, room.ticks.0)),
+                Axis::new(y, self.y.ticks(y, room.ticks.1)),
+            )
             .map_err(failed)?;
-        let x_format = |value: &f64| match (value - value.round()).abs() < 1e-9 {
-            // Steps, levels and numbers of pairs have no fractions.
-            false => String::new(),
-            true if self.x == Horizontal::Doublings => format_number(value.exp2()),
-            true => format!("{}", value.round()),
-        };
-        let y_format = |value: &f64| match self.y {
-            Vertical::Share => format!("{} %", format_number(value * 100.0)),
-            Vertical::Amount => format_number(*value),
-            // Less than two decades have too few whole ones to read a number from.
-            Vertical::Decades if (value - value.round()).abs() < 1e-9 || y.1 - y.0 < 2.0 => {
-                format_number(two_digits(10_f64.powf(*value)))
-            }
-            Vertical::Decades => String::new(),
-        };
         chart
             .configure_mesh()
             .light_line_style(WHITE.mix(0.0))
             .bold_line_style(GRID)
             .axis_style(INK)
-            .x_labels(x_ticks)
-            .y_labels(room.ticks.1)
             .x_desc(if room.named { self.x_label.as_str() } else { "" })
             .y_desc(if room.named { self.y_label.as_str() } else { "" })
-            .x_label_formatter(&x_format)
-            .y_label_formatter(&y_format)
+            .x_label_formatter(&|value| self.x.label(*value))
+            .y_label_formatter(&|value| self.y.label(*value, y))
             .label_style(theme.text(room.text))
             .axis_desc_style((FAMILY, (room.text + 1.0) * theme.scale).into_font().color(&INK))
             .draw()
@@ -190,7 +158,7 @@ impl Plot {
         // A band without width would not be seen: whiskers side by side.
         let single = x_of_all(&self.lines);
         let bands: &[Line] = if single.is_some() { &[] } else { &self.lines };
-        for line in bands {
+        for line in bands.iter().filter(|line| !line.dashed) {
             let upper = line.points.iter().map(|p| (p.x, clamp(p.mean + p.std)));
             let lower = line.points.iter().rev().map(|p| (p.x, clamp(p.mean - p.std)));
             let band: Vec<_> = upper.chain(lower).collect();
@@ -199,6 +167,11 @@ impl Plot {
         for line in bands {
             let stroke = line.color.stroke_width(theme.upx(2.0));
             let means = line.points.iter().map(|p| (p.x, clamp(p.mean)));
+            if line.dashed {
+                let dash = theme.px(5.0);
+                chart.draw_series(DashedLineSeries::new(means, dash, dash, stroke)).map_err(failed)?;
+                continue;
+            }
             chart.draw_series(LineSeries::new(means.clone(), stroke)).map_err(failed)?;
             if self.x != Horizontal::Steps || line.points.len() < 3 {
                 let dots = means.map(|at| Circle::new(at, theme.px(3.5), line.color.filled()));
@@ -212,6 +185,11 @@ impl Plot {
             let (column, row) = plot.map_coordinate(&(x, y));
             (f64::from(column - left) / theme.scale, f64::from(row - top) / theme.scale)
         };
+        if let Some((x, name)) = &self.rule {
+            let ((x, top), (_, bottom)) = (at(*x, y.1), at(*x, y.0));
+            pen.dashes((x, top), (x, bottom), GREY)?;
+            pen.text(name, (x - 6.0, top + 10.0), theme.small(), HPos::Right)?;
+        }
         if let Some(x) = single {
             for (index, line) in self.lines.iter().enumerate() {
                 let middle = (self.lines.len() - 1) as f64 / 2.0;

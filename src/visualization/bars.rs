@@ -248,7 +248,7 @@ fn pale(RGBColor(red, green, blue): RGBColor) -> RGBColor {
 
 /// Steps to the side for values that would hide each other, being less than `close` apart: 0, then
 /// alternately right and left up to `most` / 2 steps.
-fn spread(values: &[f64], close: f64, most: usize) -> Vec<f64> {
+pub(super) fn spread(values: &[f64], close: f64, most: usize) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     let mut sides = vec![0.0; values.len()];

@@ -9,6 +9,7 @@ use plotters::prelude::{DrawingBackend, RGBColor};
 use plotters::style::colors::colormaps::ViridisRGB;
 use plotters::style::text_anchor::HPos;
 use polars::prelude::DataFrame;
+use std::ops::Range;
 
 /// Which cells of a heatmap have a colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +103,26 @@ impl Map {
         self.values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max)
     }
 
+    /// The map at some positions.
+    pub(super) fn part(&self, positions: Range<usize>) -> Self {
+        let values =
+            self.values.chunks(self.width.max(1)).flat_map(|level| level[positions.clone()].to_vec());
+        let (width, regions) = (positions.len(), self.regions[positions.clone()].to_vec());
+        Self { width, height: self.height, values: values.collect(), regions }
+    }
+
+    /// Leaves out the last levels if they hold nothing anywhere.
+    pub(super) fn trim(&mut self) {
+        let last = self.values.iter().rposition(|value| !value.is_nan());
+        self.height = last.map_or(0, |last| last / self.width) + 1;
+        self.values.truncate(self.height * self.width);
+    }
+
+    /// Whether there are cells without a value.
+    pub(super) fn has_empty(&self) -> bool {
+        self.values.iter().any(|value| value.is_nan())
+    }
+
     /// A map in which `together` neighbouring positions share a cell, the mean of those that have λ.
     /// Regions stay as they are.
     pub(super) fn condensed(&self, together: usize) -> Self {
@@ -166,10 +187,7 @@ pub(super) fn region_legend<'a, DB: DrawingBackend>(
     right: f64,
 ) -> Result<()> {
     const TOP: f64 = 40.0;
-    let entry = |x: f64, color: RGBColor, label: &str| {
-        pen.fill((x, TOP), (x + 11.0, TOP + 11.0), color)?;
-        pen.text(label, (x + 16.0, TOP + 6.0), pen.theme.text(12.0), HPos::Left)
-    };
+    let entry = |x: f64, color: RGBColor, label: &str| entry(pen, (x, TOP), color, label);
     let mut x = left;
     let mut seen: Vec<&String> = Vec::new();
     for region in maps.clone().flat_map(|map| &map.regions) {
@@ -179,15 +197,29 @@ pub(super) fn region_legend<'a, DB: DrawingBackend>(
             x += 34.0 + 6.8 * region.len() as f64;
         }
     }
-    let any = |of: fn(f64) -> bool| maps.clone().any(|map| map.values.iter().any(|&value| of(value)));
-    if any(f64::is_infinite) {
+    if maps.clone().any(|map| map.values.iter().any(|value| value.is_infinite())) {
         entry(x, BROKEN, "not finite")?;
         x += 100.0;
     }
-    if any(f64::is_nan) {
-        entry(x.max(right - 160.0), EMPTY, "level holds nothing")?;
+    if maps.clone().any(Map::has_empty) {
+        empty_entry(pen, (x.max(right - 160.0), TOP))?;
     }
     Ok(())
+}
+
+/// The legend's entry of cells without a value.
+pub(super) fn empty_entry<DB: DrawingBackend>(pen: &Pen<'_, DB>, at: (f64, f64)) -> Result<()> {
+    entry(pen, at, EMPTY, "level holds nothing")
+}
+
+fn entry<DB: DrawingBackend>(
+    pen: &Pen<'_, DB>,
+    (x, top): (f64, f64),
+    color: RGBColor,
+    label: &str,
+) -> Result<()> {
+    pen.fill((x, top), (x + 11.0, top + 11.0), color)?;
+    pen.text(label, (x + 16.0, top + 6.0), pen.theme.text(12.0), HPos::Left)
 }
 
 /// Distance between labelled positions: a power of 2, for at most `most` + 1 labels.

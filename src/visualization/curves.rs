@@ -1,7 +1,8 @@
 //! Charts over frames of runs and of λ, one line a kind.
 
 use super::Figure;
-use super::band::{BandChart, Horizontal, Plot, Point, Vertical};
+use super::band::{BandChart, Plot, Point};
+use super::coordinates::{Horizontal, Vertical};
 use super::figure::render;
 use super::kinds::{by_kind, one_setting, values_per_point};
 use super::published::published;
@@ -43,6 +44,7 @@ pub fn accuracy_against_pairs(runs: &DataFrame, published: Option<&DataFrame>) -
             y: Vertical::Share,
             lines,
             published: beside,
+            rule: None,
         },
     })
 }
@@ -75,6 +77,7 @@ pub fn lambda_by_level(lambda: &DataFrame) -> Result<Figure> {
             y: Vertical::Amount,
             lines,
             published: Vec::new(),
+            rule: None,
         },
     })
 }

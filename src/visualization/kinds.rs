@@ -17,7 +17,7 @@ pub(super) fn by_kind(
     let line = |(index, kind): (usize, &str)| {
         let points = points(pairs(kind));
         let label = format!("{}, n = {}", kind_label(kind), count(kind, &points));
-        Line { label, color: kind_color(kind, index), points }
+        Line { label, color: kind_color(kind, index), points, dashed: false }
     };
     let lines = kinds_among(kinds).into_iter().enumerate().map(line).filter(|line| !line.points.is_empty());
     let lines: Vec<Line> = lines.collect();

@@ -1,7 +1,8 @@
 //! Learning curves: one plot, or one for each setting.
 
 use super::Figure;
-use super::band::{BandChart, Horizontal, Plot, Vertical};
+use super::band::{BandChart, Plot};
+use super::coordinates::{Horizontal, Vertical};
 use super::figure::render;
 use super::kinds::{by_kind, one_setting, values_per_point};
 use crate::Result;
@@ -17,6 +18,8 @@ pub enum Quantity {
     TrainLoss,
     /// Validation loss.
     ValidationLoss,
+    /// Validation perplexity of runs on a text.
+    Perplexity,
 }
 
 impl Quantity {
@@ -25,6 +28,7 @@ impl Quantity {
             Self::Accuracy => "accuracy",
             Self::TrainLoss => "train_loss",
             Self::ValidationLoss => "validation_loss",
+            Self::Perplexity => "perplexity",
         }
     }
 
@@ -33,6 +37,7 @@ impl Quantity {
             Self::Accuracy => "Validation accuracy (mean ± std over runs)",
             Self::TrainLoss => "Training loss (mean ± std over runs)",
             Self::ValidationLoss => "Validation loss (mean ± std over runs)",
+            Self::Perplexity => "Validation perplexity (mean ± std over runs, of its logarithm)",
         }
     }
 }
@@ -55,6 +60,7 @@ pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Fi
 pub(super) struct Curves {
     quantity: Quantity,
     steps: Vec<f64>,
+    /// Of perplexities their base-10 logarithms.
     values: Vec<f64>,
     runs: Vec<String>,
     pub(super) kinds: Vec<String>,
@@ -62,10 +68,15 @@ pub(super) struct Curves {
 
 impl Curves {
     pub(super) fn read(evaluations: &DataFrame, quantity: Quantity) -> Result<Self> {
+        let steps = numbers(evaluations, "step")?;
+        let mut values = numbers(evaluations, quantity.column())?;
+        if quantity == Quantity::Perplexity {
+            values.iter_mut().for_each(|value| *value = value.log10());
+        }
         Ok(Self {
             quantity,
-            steps: numbers(evaluations, "step")?,
-            values: numbers(evaluations, quantity.column())?,
+            steps,
+            values,
             runs: texts(evaluations, "run")?,
             kinds: texts(evaluations, "kind")?,
         })
@@ -73,14 +84,19 @@ impl Curves {
 
     /// Curves of some rows, one a kind; a kind has the same colour whichever rows they are.
     pub(super) fn plot(&self, rows: &[usize]) -> Result<Plot> {
-        let accuracy = self.quantity == Quantity::Accuracy;
+        let (y_label, y) = match self.quantity {
+            Quantity::Accuracy => ("accuracy", Vertical::Share),
+            Quantity::TrainLoss | Quantity::ValidationLoss => ("cross-entropy (nats)", Vertical::Amount),
+            Quantity::Perplexity => ("perplexity", Vertical::Logarithm),
+        };
         Ok(Plot {
             x_label: "training step".to_owned(),
-            y_label: if accuracy { "accuracy" } else { "cross-entropy (nats)" }.to_owned(),
+            y_label: y_label.to_owned(),
             x: Horizontal::Steps,
-            y: if accuracy { Vertical::Share } else { Vertical::Amount },
+            y,
             lines: by_kind(&self.kinds, values_per_point, |kind| self.along(rows, kind))?,
             published: Vec::new(),
+            rule: None,
         })
     }
 

@@ -94,6 +94,11 @@ impl<DB: DrawingBackend> Pen<'_, DB> {
         self.area.draw(&Text::new(text.to_owned(), self.at(at), style)).map_err(failed)
     }
 
+    /// Text read upwards that ends below `at`.
+    pub(super) fn upwards(&self, text: &str, at: (f64, f64), style: TextStyle<'static>) -> Result<()> {
+        self.text(text, at, style.transform(FontTransform::Rotate270), HPos::Right)
+    }
+
     /// Text read upwards, centred at `at`.
     pub(super) fn vertical(&self, text: &str, at: (f64, f64), style: TextStyle<'static>) -> Result<()> {
         let turned = style.transform(FontTransform::Rotate270).color(&INK);

@@ -1,7 +1,8 @@
 //! How a cost grows with the length of the sequence: both axes logarithmic.
 
 use super::Figure;
-use super::band::{BandChart, Horizontal, Line, Plot, Vertical, points};
+use super::band::{BandChart, Line, Plot, points};
+use super::coordinates::{Horizontal, Vertical};
 use super::figure::render;
 use super::theme::PALETTE;
 use crate::frame::{numbers, texts};
@@ -37,7 +38,7 @@ pub fn scaling(frame: &DataFrame, y: &str, title: &str, y_label: &str) -> Result
             Some(exponent) => format!("{name} (T^{exponent:.2})"),
             None => (*name).clone(),
         };
-        Line { label, color: PALETTE[index % PALETTE.len()], points }
+        Line { label, color: PALETTE[index % PALETTE.len()], points, dashed: false }
     };
     render(&BandChart {
         title: title.to_owned(),
@@ -48,6 +49,7 @@ pub fn scaling(frame: &DataFrame, y: &str, title: &str, y_label: &str) -> Result
             y: Vertical::Decades,
             lines: names.iter().enumerate().map(line).collect(),
             published: Vec::new(),
+            rule: None,
         },
     })
 }

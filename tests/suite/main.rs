@@ -11,6 +11,7 @@ mod fenwick;
 mod lambda_maps;
 mod language;
 mod language_golden;
+mod language_pictures;
 mod language_training;
 mod model_golden;
 mod optimizer_golden;
