@@ -1,5 +1,6 @@
 //! The list of figures, in the order of the page.
 
+use super::language::language;
 use super::source::{Recorded, Results, Source};
 use crate::frame::{
     axis_effects, best_less_last, ended_runs, evaluations, first_run, published, recorded_lambda,
@@ -52,11 +53,7 @@ pub(super) fn all(results: &Results) -> Result<Vec<Drawing>> {
     list.extend(lambda(results, results.fullest(&["paper/mqar", "paper/mqar-128"])?)?);
     list.push(ablations(results)?);
     list.extend(quickstart(results)?);
-    list.push(Drawing {
-        name: "perplexity".to_owned(),
-        caption: "Perplexity of a language model by λ kind".to_owned(),
-        figure: Err("nothing yet: this version has no language model".to_owned()),
-    });
+    list.extend(language(results)?);
     list.push(Drawing {
         name: "fenwick-partition".to_owned(),
         caption: "The Fenwick partition: buckets of every prefix up to position 21, by level".to_owned(),
@@ -87,7 +84,8 @@ fn distinct(frame: &DataFrame, name: &str) -> Result<Vec<u32>> {
     Ok(values)
 }
 
-fn with(frame: &DataFrame, condition: Expr) -> Result<DataFrame> {
+/// Rows of a frame that meet a condition.
+pub(super) fn with(frame: &DataFrame, condition: Expr) -> Result<DataFrame> {
     Ok(frame.clone().lazy().filter(condition).collect()?)
 }
 

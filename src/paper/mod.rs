@@ -5,6 +5,7 @@
 //! missing.
 
 mod draw;
+mod language;
 mod page;
 mod source;
 

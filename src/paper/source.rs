@@ -114,6 +114,11 @@ impl Results {
         Ok(names[0])
     }
 
+    /// A file beside the sweeps.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.from.join(name)
+    }
+
     /// Folder of the quickstart's runs: in `from` or beside it.
     pub(super) fn quickstart(&self) -> Option<PathBuf> {
         let beside = self.from.parent().map(|parent| parent.join("quickstart"));

@@ -5,6 +5,7 @@ use loglinear::polars::prelude::*;
 use loglinear::task::Tokenizer;
 use loglinear::visualization::*;
 use std::ops::Range;
+use std::path::Path;
 
 const KINDS: [&str; 3] = ["fixed", "mlp-softplus", "mlp-softmax"];
 
@@ -12,7 +13,7 @@ const KINDS: [&str; 3] = ["fixed", "mlp-softplus", "mlp-softmax"];
 /// is kept there under a name, to be looked at.
 fn shows(name: &str, figure: &Figure, texts: &[&str]) {
     if let Ok(folder) = std::env::var("LOGLINEAR_PICTURES") {
-        figure.save(std::path::Path::new(&folder).join(name)).unwrap();
+        figure.save(Path::new(&folder).join(name)).unwrap();
     }
     for text in texts {
         assert!(figure.svg().contains(text), "{name} lacks `{text}`");
@@ -53,7 +54,7 @@ fn without(frame: &DataFrame, name: &str) -> DataFrame {
     frame.drop(name).unwrap()
 }
 
-fn with(frame: &DataFrame, name: &str, value: Expr) -> DataFrame {
+pub fn with(frame: &DataFrame, name: &str, value: Expr) -> DataFrame {
     frame.clone().lazy().with_column(value.alias(name)).collect().unwrap()
 }
 
@@ -133,7 +134,7 @@ fn published_perplexities_are_marked_as_of_another_setting() {
 }
 
 /// Losses by position in windows of some length, of models trained at 512.
-fn positions(seq_len: u32) -> DataFrame {
+pub fn positions(seq_len: u32) -> DataFrame {
     let (mut runs, mut kinds, mut places, mut losses) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (index, kind) in KINDS.into_iter().enumerate() {
         for seed in 0..3_u32 {
@@ -179,7 +180,7 @@ fn perplexity_by_position_names_the_trained_window() {
 }
 
 /// Costs of three kinds at positions from 16 to `last`.
-fn decoding(last: u32, slow: f64) -> DataFrame {
+pub fn decoding(last: u32, slow: f64) -> DataFrame {
     let (mut kinds, mut places, mut bytes, mut times) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for kind in ["mlp-softplus", "linear-attention", "softmax-attention"] {
         for position in (4..).map(|power| 1_u32 << power).take_while(|&position| position <= last) {
@@ -229,7 +230,7 @@ fn decoding_costs_memory_and_time() {
 }
 
 /// λ of one layer and head on a text.
-fn lambda(text: &str) -> DataFrame {
+pub fn lambda(text: &str) -> DataFrame {
     let tokens = Tokenizer::gpt2().encode(text);
     let (mut places, mut ids, mut levels, mut present, mut values) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -251,7 +252,7 @@ fn lambda(text: &str) -> DataFrame {
     .unwrap()
 }
 
-const TEXT: &str = " = Robert Boulter = \n Robert Boulter is an English film , television and theatre actor . He had a \
+pub const TEXT: &str = " = Robert Boulter = \n Robert Boulter is an English film , television and theatre actor . He had a \
                     guest @-@ starring role on the television series The Bill in 2000 . This was followed by a starring role in \
                     the play Herons written by Simon Stephens , which was performed in 2001 at the Royal Court Theatre .";
 

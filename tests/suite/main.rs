@@ -12,6 +12,7 @@ mod lambda_maps;
 mod language;
 mod language_golden;
 mod language_pictures;
+mod language_results;
 mod language_training;
 mod model_golden;
 mod optimizer_golden;
