@@ -123,6 +123,8 @@ fn rows(claims: &DataFrame) -> Result<String> {
         let cell = |name: &str| Ok::<_, Error>(self::text(&claims.column(name)?.get(row)?));
         let ours = match cell("ours")?.as_str() {
             "–" => "–".to_owned(),
+            // What was counted has no interval.
+            ours if cell("low")? == "–" => ours.to_owned(),
             ours => format!("{ours} [{}, {}]", cell("low")?, cell("high")?),
         };
         let columns = ["claim", "published", "n", "verdict", "rule"].map(cell);

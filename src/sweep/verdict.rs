@@ -60,7 +60,7 @@ pub fn claims_table(collected: &DataFrame, claims: &[Claim]) -> Result<DataFrame
     table(claims, &claims.iter().map(decide).collect::<Result<Vec<_>>>()?)
 }
 
-/// The row of a claim whose quantity was counted, and so has neither seeds nor an interval.
+/// The row of a claim whose quantity was counted: of no run, without an interval.
 pub(crate) fn counted(claim: &Claim, value: f64) -> Result<DataFrame> {
     let verdict =
         if claim.supported.holds(value, value) { Verdict::Supported } else { Verdict::Contradicted };
@@ -68,8 +68,8 @@ pub(crate) fn counted(claim: &Claim, value: f64) -> Result<DataFrame> {
         value: Some(value),
         of: None,
         minus: None,
-        interval: Some(metric::Interval { low: value, high: value }),
-        n: 1,
+        interval: None,
+        n: 0,
         verdict,
         note: String::new(),
     };

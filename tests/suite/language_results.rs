@@ -1,7 +1,7 @@
 //! Results of language models in collected frames, claims and the page of figures, from made-up records.
 
 use crate::language_pictures::{TEXT, decoding, lambda, positions, with};
-use loglinear::frame::{RunRecord, collect, ended_runs, write_parquet};
+use loglinear::frame::{RunRecord, collect, ended_runs, summaries, write_parquet};
 use loglinear::paper::{self, Outcome};
 use loglinear::polars::prelude::*;
 use loglinear::sweep::{SweepRun, claims_table, preset};
@@ -63,12 +63,36 @@ fn perplexity_is_collected_and_decides_claims() {
     assert_eq!(runs.column("corpus").unwrap().str().unwrap().get(0), Some("wikitext-103"));
     let table = claims_table(&frame, &preset(name).unwrap().claims).unwrap();
     let verdicts: Vec<&str> = table.column("verdict").unwrap().str().unwrap().iter().flatten().collect();
+    let found = summaries(&frame, "perplexity").unwrap().frame;
+    assert_eq!(found.height(), 6, "three kinds at two sizes");
+    let longer = summaries(&collected("wikitext-2"), "perplexity").unwrap();
+    assert_eq!(
+        (longer.frame.height(), longer.frame.column("n").unwrap().u32().unwrap().get(0)),
+        (3, Some(3))
+    );
     // Three per cent lower, at both widths, and softmax as Fixed λ.
     assert_eq!(verdicts, ["supported", "supported", "contradicted", "supported"]);
     let mqar = collected("paper/mqar-small");
     for name in ["perplexity", "target_offset", "corpus"] {
         assert_eq!(mqar.column(name).unwrap().null_count(), mqar.height(), "{name} is a text's");
     }
+}
+
+#[test]
+fn the_share_of_parameters_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let claims = paper::claims(&paper::Results::find(folder.path()).unwrap()).unwrap();
+    let ids: Vec<&str> = claims.paper.column("id").unwrap().str().unwrap().iter().flatten().collect();
+    assert!(ids.contains(&"language-d512-softplus-below-fixed"));
+    assert!(!ids.iter().any(|id| id.starts_with("wikitext-2")), "another text than the paper's");
+    let overhead = claims.paper.clone().lazy().filter(col("id").eq(lit("overhead"))).collect().unwrap();
+    let cell = |name: &str| overhead.column(name).unwrap().get(0).unwrap().to_string();
+    assert_eq!(cell("verdict"), "\"supported\"");
+    assert!(
+        cell("ours").starts_with("66.66") && cell("low") == "null" && cell("n") == "0",
+        "{}",
+        cell("ours")
+    );
 }
 
 #[test]

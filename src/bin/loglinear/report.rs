@@ -65,14 +65,13 @@ pub fn claims(heading: &str, claims: &DataFrame) -> Outcome {
         let verdict = cell("verdict", row).to_uppercase();
         say(textwrap(&format!("{verdict}: {} [{}]", cell("claim", row), cell("id", row)), 110))?;
         say(format_args!("    published: {}", cell("published", row)))?;
-        let (low, high, n) = (cell("low", row), cell("high", row), cell("n", row));
-        if n != "0" {
+        let (ours, low, high, n) = (cell("ours", row), cell("low", row), cell("high", row), cell("n", row));
+        if ours != "–" && low == "–" {
+            say(format_args!("    ours:      {ours}, counted"))?;
+        } else if n != "0" {
             let (of, minus) = (cell("of", row), cell("minus", row));
             let sides = if minus == "–" { String::new() } else { format!(" = {of} − {minus}") };
-            say(format_args!(
-                "    ours:      {}{sides}, 95 % interval [{low}, {high}], n = {n}",
-                cell("ours", row)
-            ))?;
+            say(format_args!("    ours:      {ours}{sides}, 95 % interval [{low}, {high}], n = {n}"))?;
         }
         if !cell("note", row).is_empty() {
             say(format_args!("    because:   {}", cell("note", row)))?;
