@@ -29,11 +29,28 @@ pub fn linear(x: Tensor<3>, weight: Tensor<3>, bias: Option<Tensor<3>>) -> Tenso
             }
         };
     }
-    let y = x.matmul(weight.swap_dims(1, 2));
+    let y = multiply(x, weight);
     match bias {
         None => y,
         Some(bias) => add_row(y, bias),
     }
+}
+
+/// Elements of a weight up to which its gradient is summed in groups of rows.
+const SMALL_WEIGHT: usize = 1 << 13;
+
+/// x Wᵀ as tensor operations. The gradient of a small W is a product whose inner axis is all of the rows, on
+/// which a GPU sets a single block of threads: broadcast over groups of rows it is many products and a sum.
+fn multiply(x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
+    let ([runs, rows, inputs], [_, outputs, _]) = (x.dims(), weight.dims());
+    let groups = if outputs * inputs <= SMALL_WEIGHT { rows / 512 } else { 1 };
+    if groups < 2 || !rows.is_multiple_of(groups) {
+        return x.matmul(weight.swap_dims(1, 2));
+    }
+    let weight = weight.reshape([runs, 1, outputs, inputs]).expand([runs, groups, outputs, inputs]);
+    let weight = weight.reshape([runs * groups, outputs, inputs]).swap_dims(1, 2);
+    let x = x.reshape([runs * groups, rows / groups, inputs]);
+    x.matmul(weight).reshape([runs, rows, outputs])
 }
 
 /// x + b for every row. Shapes: x [R, M, D], b [R, 1, D].

@@ -202,27 +202,25 @@ impl Parameters {
     /// Gradients of all parameters as one matrix [runs, parameters], in the order of the specs. A
     /// parameter that the loss doesn't depend on has gradient 0.
     pub fn take_gradients(&self, gradients: &mut Gradients) -> Tensor<2> {
-        self.take_gradients_but(gradients, None)
+        self.take_gradients_but(gradients, &[])
     }
 
-    /// As [`take_gradients`](Self::take_gradients), with the gradient of one parameter, by its name, from
+    /// As [`take_gradients`](Self::take_gradients), with the gradients of some parameters, by name, from
     /// elsewhere.
     pub(crate) fn take_gradients_but(
         &self,
         gradients: &mut Gradients,
-        given: Option<(&str, Tensor<3>)>,
+        given: &[(&str, Tensor<3>)],
     ) -> Tensor<2> {
         let runs = self.runs();
         let flat = self.values.iter().zip(&*self.specs).map(|(value, spec)| {
-            if let Some((name, grad)) = &given
-                && *name == spec.name
-            {
+            if let Some((_, grad)) = given.iter().find(|(name, _)| *name == spec.name) {
                 return grad.clone().reshape([runs, spec.count()]);
             }
             let grad = value.grad_remove(gradients).unwrap_or_else(|| value.clone().inner().zeros_like());
             grad.reshape([runs, spec.count()])
         });
-        Tensor::cat(flat.collect(), 1)
+        join(flat.collect())
     }
 
     /// 1 where weight decay applies and 0 elsewhere, as a row [1, parameters]; none if it applies to all.
@@ -235,8 +233,7 @@ impl Parameters {
 
     /// All parameters as one matrix [runs, parameters].
     pub fn flatten(&self) -> Tensor<2> {
-        let flat = self.values.iter().map(|value| plain(value).flatten::<2>(1, 2));
-        Tensor::cat(flat.collect(), 1)
+        join(self.values.iter().map(|value| plain(value).flatten::<2>(1, 2)).collect())
     }
 
     /// Parameters with the values of a matrix as [`flatten`](Self::flatten) makes it.
@@ -251,6 +248,25 @@ impl Parameters {
         });
         Self { values: values.collect(), specs: self.specs.clone() }
     }
+}
+
+/// Matrices [runs, …] side by side. On a GPU one after another: Burn's concatenation there is one kernel that
+/// looks through all of its inputs for each element, 23 ms for the 92 parameters of three language models.
+fn join(parts: Vec<Tensor<2>>) -> Tensor<2> {
+    let Some(first) = parts.first() else { return Tensor::cat(parts, 1) };
+    if crate::device::is_cpu(&first.device()) {
+        return Tensor::cat(parts, 1);
+    }
+    let runs = first.dims()[0];
+    let count = parts.iter().map(|part| part.dims()[1]).sum();
+    let mut all = Tensor::zeros([runs, count], (&first.device(), first.dtype()));
+    let mut start = 0;
+    for part in parts {
+        let end = start + part.dims()[1];
+        all = all.slice_assign([0..runs, start..end], part);
+        start = end;
+    }
+    all
 }
 
 fn tensor(values: Vec<f64>, runs: usize, spec: &Spec, device: &Device, dtype: DType) -> Tensor<3> {

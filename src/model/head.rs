@@ -4,11 +4,12 @@
 //! and the loss keeps several such arrays for its gradient. Here a block of rows is projected, scored and
 //! differentiated at once, and only the gradients of what the head saw and of its weight are kept.
 
+use super::Precision;
 use super::loss::{IGNORED, cross_entropy_over};
-use crate::cohort::plain;
+use crate::cohort::{linear, plain};
 use crate::host;
 use crate::{Error, Result};
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
 
 /// Most logits of a block.
 const MOST_LOGITS: usize = 1 << 27;
@@ -39,65 +40,155 @@ pub(super) fn loss(
     weight: Tensor<3>,
     targets: Tensor<3, Int>,
     scored: &[usize],
-    project: impl Fn(Tensor<3>, Tensor<3>) -> Tensor<3>,
+    precision: Precision,
 ) -> Result<Loss> {
     let block = block_rows(&hidden, &weight);
-    loss_in_blocks(hidden, weight, targets, scored, project, block)
+    if host::applies(&hidden) && hidden.dims()[1] <= block {
+        let values = cross_entropy_over(precision.linear(hidden, weight), targets, scored)?;
+        return Ok(Loss { values: plain(&values), objective: values });
+    }
+    let tracked = hidden.is_autodiff();
+    let found = differentiate(plain(&hidden), plain(&weight), targets, scored, precision, block, tracked)?;
+    let objective = match found.gradients {
+        None => found.values.clone(),
+        Some([of_hidden, of_weight]) => product(hidden, of_hidden) + product(weight, of_weight),
+    };
+    Ok(Loss { values: found.values, objective })
 }
 
-fn loss_in_blocks(
+/// Σ value · gradient for every run \[R\]: a number whose gradient with respect to the value is the one given.
+pub(super) fn product(value: Tensor<3>, gradient: Tensor<3>) -> Tensor<1> {
+    let runs = value.dims()[0];
+    (value * gradient.autodiff()).sum_dim(2).sum_dim(1).reshape([runs])
+}
+
+/// A loss outside the autodiff graph, with its gradients.
+pub(super) struct Differentiated {
+    /// Cross-entropy in nats, \[runs\].
+    pub(super) values: Tensor<1>,
+    /// Gradients of hidden [R, M, D] and of the weight [R, V, D], if they are asked for.
+    pub(super) gradients: Option<[Tensor<3>; 2]>,
+}
+
+/// The loss, `block` rows of every run at a time, of tensors outside the autodiff graph.
+pub(super) fn differentiate(
     hidden: Tensor<3>,
     weight: Tensor<3>,
     targets: Tensor<3, Int>,
     scored: &[usize],
-    project: impl Fn(Tensor<3>, Tensor<3>) -> Tensor<3>,
+    precision: Precision,
     block: usize,
-) -> Result<Loss> {
+    tracked: bool,
+) -> Result<Differentiated> {
     let [runs, rows, _] = hidden.dims();
+    let vocab = weight.dims()[1];
     let targets = targets.reshape([runs, 1, rows]);
-    if rows <= block {
-        let values = cross_entropy_over(project(hidden, weight), targets, scored)?;
-        return Ok(Loss { values: plain(&values), objective: values });
-    }
-    let tracked = hidden.is_autodiff();
-    let mut total: Option<Tensor<1>> = None;
-    let (mut hidden_grads, mut weight_grad) = (Vec::new(), None::<Tensor<3>>);
+    let on_host = host::applies(&hidden);
+    let weight = if on_host { weight } else { pad(weight) };
+    let mut total: Option<(Tensor<1>, Option<Tensor<3>>)> = None;
+    let mut of_hidden = Vec::new();
     for start in (0..rows).step_by(block) {
         let length = block.min(rows - start);
-        let mut part = plain(&hidden).narrow(1, start, length);
-        let mut matrix = plain(&weight);
-        if tracked {
-            part = part.autodiff().require_grad();
-            matrix = matrix.autodiff().require_grad();
-        }
+        let part = hidden.clone().narrow(1, start, length);
         let targets = targets.clone().narrow(2, start, length);
-        let values = cross_entropy_over(project(part.clone(), matrix.clone()), targets, scored)?;
-        if tracked {
-            let mut gradients = values.clone().sum().backward();
-            let missing = || Error::value("gradient of the head", "present", "none");
-            hidden_grads.push(part.grad_remove(&mut gradients).ok_or_else(missing)?);
-            let grad = matrix.grad_remove(&mut gradients).ok_or_else(missing)?;
-            weight_grad = Some(match weight_grad {
-                None => grad,
-                Some(sum) => sum + grad,
-            });
+        let found = match on_host {
+            true => block_on_host(part, weight.clone(), targets, scored, tracked)?,
+            false => block_elsewhere(part, weight.clone(), targets, scored, (precision, vocab), tracked),
+        };
+        let mut of_weight = None;
+        if let Some([of_part, of_matrix]) = found.gradients {
+            of_hidden.push(of_part);
+            of_weight = Some(of_matrix);
         }
-        let values = plain(&values);
         total = Some(match total {
-            None => values,
-            Some(sum) => sum + values,
+            None => (found.values, of_weight),
+            Some((values, sum)) => {
+                let both = sum.zip(of_weight).map(|(sum, of_weight)| sum + of_weight);
+                (values + found.values, both)
+            }
         });
     }
-    let values = total.ok_or_else(|| Error::value("positions", "at least one", 0))?;
-    let Some(weight_grad) = weight_grad else {
-        return Ok(Loss { objective: values.clone(), values });
+    let (values, of_weight) = total.ok_or_else(|| Error::value("positions", "at least one", 0))?;
+    let gradients = of_weight.map(|grad| [Tensor::cat(of_hidden, 1), grad.narrow(1, 0, vocab)]);
+    Ok(Differentiated { values, gradients })
+}
+
+/// One block with the fused operations of the CPU, as a graph of its own.
+fn block_on_host(
+    mut hidden: Tensor<3>,
+    mut weight: Tensor<3>,
+    targets: Tensor<3, Int>,
+    scored: &[usize],
+    tracked: bool,
+) -> Result<Differentiated> {
+    if !tracked {
+        let values = cross_entropy_over(linear(hidden, weight, None), targets, scored)?;
+        return Ok(Differentiated { values, gradients: None });
+    }
+    hidden = hidden.autodiff().require_grad();
+    weight = weight.autodiff().require_grad();
+    let values = cross_entropy_over(linear(hidden.clone(), weight.clone(), None), targets, scored)?;
+    let mut gradients = values.clone().sum().backward();
+    let mut grad = |leaf: Tensor<3>| {
+        leaf.grad_remove(&mut gradients)
+            .ok_or_else(|| Error::value("gradient of the head", "present", "none"))
     };
-    // A function that is linear in both arguments, with the gradients just computed.
-    let inner = |value: Tensor<3>, grad: Tensor<3>| -> Tensor<1> {
-        (value * grad.autodiff()).sum_dim(2).sum_dim(1).reshape([runs])
-    };
-    let objective = inner(hidden, Tensor::cat(hidden_grads, 1)) + inner(weight, weight_grad);
-    Ok(Loss { values, objective })
+    Ok(Differentiated { gradients: Some([grad(hidden)?, grad(weight)?]), values: plain(&values) })
+}
+
+/// One block written out: logits are read and written as seldom as tensor operations allow. The weight's rows
+/// past `vocab` are padding.
+fn block_elsewhere(
+    hidden: Tensor<3>,
+    weight: Tensor<3>,
+    targets: Tensor<3, Int>,
+    scored: &[usize],
+    (precision, vocab): (Precision, usize),
+    tracked: bool,
+) -> Differentiated {
+    let [runs, rows, _] = hidden.dims();
+    let (device, dtype) = (hidden.device(), hidden.dtype());
+    let targets = targets.reshape([runs, rows, 1]);
+    let counts = targets.clone().not_equal_scalar(IGNORED);
+    let safe = targets.mask_fill(counts.clone().bool_not(), 0);
+    let factors: Vec<f64> = scored.iter().map(|&count| 1.0 / count.max(1) as f64).collect();
+    let factors = Tensor::<3>::from_data(TensorData::new(factors, [runs, 1, 1]), (&device, dtype));
+    let weights = counts.float().cast(dtype) * factors;
+
+    let padded = weight.dims()[1];
+    let mut logits = precision.linear(hidden.clone(), weight.clone());
+    if padded > vocab {
+        let mask: Vec<f32> = (0..padded).map(|i| if i < vocab { 0.0 } else { PADDING }).collect();
+        let mask = Tensor::<3>::from_data(TensorData::new(mask, [1, 1, padded]), (&device, dtype));
+        logits = logits + mask;
+    }
+    let max = logits.clone().max_dim(2);
+    let at_target = logits.clone().gather(2, safe.clone()) - max.clone();
+    let exponentials = (logits - max).exp();
+    let sum = exponentials.clone().sum_dim(2);
+    let values = ((sum.clone().log() - at_target) * weights.clone()).sum_dim(1).reshape([runs]);
+    let gradients = tracked.then(|| {
+        let probabilities = exponentials * (weights.clone() / sum);
+        let grad = probabilities.scatter(2, safe, weights.neg(), IndexingUpdateOp::Add);
+        let of_hidden = precision.matmul(grad.clone(), weight);
+        [of_hidden, precision.matmul(grad.swap_dims(1, 2), hidden)]
+    });
+    Differentiated { values, gradients }
+}
+
+/// Logit of a row of padding: it has no share of any sum.
+const PADDING: f32 = -1e30;
+
+/// A weight [R, V, D] with rows of zeros up to a multiple of 128. GPT-2's 50 257 is odd, and a GPU reads rows
+/// of odd length one number at a time.
+fn pad(weight: Tensor<3>) -> Tensor<3> {
+    let [runs, vocab, dim] = weight.dims();
+    let padded = vocab.next_multiple_of(128);
+    if vocab < 128 || padded == vocab {
+        return weight;
+    }
+    let zeros = Tensor::zeros([runs, padded - vocab, dim], (&weight.device(), weight.dtype()));
+    Tensor::cat(vec![weight, zeros], 1)
 }
 
 /// Losses and hits of all positions, run by run.
@@ -105,7 +196,7 @@ pub(super) fn scores(
     hidden: Tensor<3>,
     weight: Tensor<3>,
     targets: Tensor<3, Int>,
-    project: impl Fn(Tensor<3>, Tensor<3>) -> Tensor<3>,
+    precision: Precision,
 ) -> Result<Scores> {
     let [runs, rows, _] = hidden.dims();
     let targets = targets.reshape([runs, 1, rows]);
@@ -113,7 +204,7 @@ pub(super) fn scores(
     let mut by_run = vec![Scores::default(); runs];
     for start in (0..rows).step_by(block) {
         let length = block.min(rows - start);
-        let logits = project(hidden.clone().narrow(1, start, length), weight.clone());
+        let logits = precision.linear(hidden.clone().narrow(1, start, length), weight.clone());
         let (losses, correct) = score_rows(logits, targets.clone().narrow(2, start, length))?;
         for (run, scores) in by_run.iter_mut().enumerate() {
             scores.losses.extend_from_slice(&losses[run * length..][..length]);
@@ -144,7 +235,7 @@ fn score_rows(logits: Tensor<3>, targets: Tensor<3, Int>) -> Result<(Vec<f32>, V
 }
 
 /// Rows of a block: as many as the limit on logits allows, all runs together.
-fn block_rows(hidden: &Tensor<3>, weight: &Tensor<3>) -> usize {
+pub(super) fn block_rows(hidden: &Tensor<3>, weight: &Tensor<3>) -> usize {
     let [runs, vocab, _] = weight.dims();
     let most = if crate::device::is_cpu(&hidden.device()) { MOST_ON_HOST } else { MOST_LOGITS };
     (most / (runs * vocab)).max(64)
@@ -153,12 +244,11 @@ fn block_rows(hidden: &Tensor<3>, weight: &Tensor<3>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cohort::linear;
     use crate::random::Generator;
     use burn::tensor::{DType, Device, TensorData};
 
     #[test]
-    fn loss_and_gradients_don_t_depend_on_the_size_of_a_block() {
+    fn loss_and_gradients_don_t_depend_on_the_size_of_a_block_or_the_way() {
         let device = Device::flex();
         let mut generator = Generator::new(0, "head");
         let mut draw = |shape: [usize; 3]| -> Tensor<3> {
@@ -168,22 +258,28 @@ mod tests {
         let (hidden, weight) = (draw([2, 10, 4]), draw([2, 6, 4]));
         let targets: Vec<i64> = (0..20).map(|i| if i % 7 == 3 { IGNORED } else { i % 6 }).collect();
         let targets = Tensor::<3, Int>::from_data(TensorData::new(targets, [2, 2, 5]), &device);
-        let all = |block: usize| -> Vec<f64> {
-            let leaf = |tensor: &Tensor<3>| tensor.clone().autodiff().require_grad();
-            let (hidden, weight) = (leaf(&hidden), leaf(&weight));
-            let project = |x, w| linear(x, w, None);
-            // As layers below would make it: what the head sees is not a leaf itself.
-            let seen = hidden.clone() * 2.0;
-            let loss =
-                loss_in_blocks(seen, weight.clone(), targets.clone(), &[9, 8], project, block).unwrap();
-            let mut gradients = loss.objective.sum().backward();
-            let grads = [&hidden, &weight].map(|leaf| leaf.grad_remove(&mut gradients).unwrap());
-            let grads = grads.into_iter().flat_map(|grad| grad.into_data().iter::<f64>().collect::<Vec<_>>());
-            loss.values.into_data().iter::<f64>().chain(grads).collect()
+        let all = |block: usize, elsewhere: bool| -> Vec<f64> {
+            let (hidden, weight, scored) = (hidden.clone(), weight.clone(), [9, 8]);
+            let found = match elsewhere {
+                false => differentiate(hidden, weight, targets.clone(), &scored, Precision::F32, block, true)
+                    .unwrap(),
+                true => {
+                    let targets = targets.clone().reshape([2, 1, 10]);
+                    // Two rows of padding, as where the vocabulary is odd.
+                    let zeros = Tensor::zeros([2, 2, 4], (&device, DType::F64));
+                    let padded = Tensor::cat(vec![weight, zeros], 1);
+                    let found = block_elsewhere(hidden, padded, targets, &scored, (Precision::F32, 6), true);
+                    let gradients = found.gradients.map(|[a, b]| [a, b.narrow(1, 0, 6)]);
+                    Differentiated { gradients, ..found }
+                }
+            };
+            let grads = found.gradients.unwrap().into_iter();
+            let grads = grads.flat_map(|grad| grad.into_data().iter::<f64>().collect::<Vec<_>>());
+            found.values.into_data().iter::<f64>().chain(grads).collect()
         };
-        let whole = all(10);
-        for block in [1, 3, 5] {
-            for (found, expected) in all(block).iter().zip(&whole) {
+        let whole = all(10, false);
+        for (block, elsewhere) in [(1, false), (3, false), (5, false), (10, true)] {
+            for (found, expected) in all(block, elsewhere).iter().zip(&whole) {
                 assert!((found - expected).abs() < 1e-12, "block {block}: {found} against {expected}");
             }
         }

@@ -23,6 +23,30 @@ pub enum Precision {
     Bf16,
 }
 
+impl Precision {
+    /// x Wᵀ for x [R, M, I], W [R, O, I]; the result is in the type of x.
+    pub(super) fn linear(self, x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
+        match self {
+            Self::F32 => linear(x, weight, None),
+            Self::Bf16 => {
+                let dtype = x.dtype();
+                linear(x.cast(DType::BF16), weight.cast(DType::BF16), None).cast(dtype)
+            }
+        }
+    }
+
+    /// a b; the result is in the type of a.
+    pub(super) fn matmul(self, a: Tensor<3>, b: Tensor<3>) -> Tensor<3> {
+        match self {
+            Self::F32 => a.matmul(b),
+            Self::Bf16 => {
+                let dtype = a.dtype();
+                a.cast(DType::BF16).matmul(b.cast(DType::BF16)).cast(dtype)
+            }
+        }
+    }
+}
+
 /// Logits and what was looked at on the way.
 #[derive(Clone, Debug)]
 pub struct Captured {
@@ -156,8 +180,7 @@ impl Model {
         scored: &[usize],
     ) -> Result<Loss> {
         let hidden = self.hidden(parameters, tokens, |_| ())?;
-        let project = |hidden, head| self.linear(hidden, head);
-        head::loss(hidden, self.head(parameters)?, targets, scored, project)
+        head::loss(hidden, self.head(parameters)?, targets, scored, self.precision)
     }
 
     /// Cross-entropy of every run \[runs\] as [`loss`](Self::loss) has it, and its gradient with respect to all
@@ -179,19 +202,23 @@ impl Model {
             let loss = self.loss(&leaves, tokens, targets, scored)?;
             return Ok((loss.values, leaves.take_gradients(&mut loss.objective.sum().backward())));
         }
-        // What the table gives is a leaf of its own: its gradient becomes the table's in a better way.
+        // Table and head are not in the graph: their gradients, the largest, come from elsewhere.
         self.check(parameters, &tokens)?;
-        let vocab = table.dims()[1];
+        let (vocab, batch) = (table.dims()[1], tokens.dims()[1]);
         let embedded = plain(&embedding(table, tokens.clone())?).autodiff().require_grad();
-        let batch = tokens.dims()[1];
         let hidden = language::layers(self, &leaves, embedded.clone(), batch, None, |_| ())?;
-        let project = |hidden, head| self.linear(hidden, head);
-        let loss = head::loss(hidden, self.head(&leaves)?, targets, scored, project)?;
-        let mut gradients = loss.objective.sum().backward();
+        let weight = plain(&self.head(parameters)?);
+        let block = head::block_rows(&hidden, &weight);
+        let found =
+            head::differentiate(plain(&hidden), weight, targets, scored, self.precision, block, true)?;
+        let Some([of_hidden, of_head]) = found.gradients else {
+            return Err(Error::value("gradient of the head", "present", "none"));
+        };
+        let mut gradients = head::product(hidden, of_hidden).sum().backward();
         let grad = embedded.grad_remove(&mut gradients).unwrap_or_else(|| plain(&embedded).zeros_like());
-        let grad = embedding_gradient(tokens, grad, vocab);
-        let gradients = leaves.take_gradients_but(&mut gradients, Some((self.embedding(), grad)));
-        Ok((loss.values, gradients))
+        let of_table = embedding_gradient(tokens, grad, vocab);
+        let given = [(self.embedding(), of_table), (language::HEAD, of_head)];
+        Ok((found.values, leaves.take_gradients_but(&mut gradients, &given)))
     }
 
     /// Cross-entropy of every position, and whether its target has the largest logit.
@@ -206,8 +233,7 @@ impl Model {
         targets: Tensor<3, Int>,
     ) -> Result<Scores> {
         let hidden = self.hidden(parameters, tokens, |_| ())?;
-        let project = |hidden, head| self.linear(hidden, head);
-        head::scores(hidden, self.head(parameters)?, targets, project)
+        head::scores(hidden, self.head(parameters)?, targets, self.precision)
     }
 
     /// What the head sees [runs, batch × time, d_model].
@@ -250,12 +276,6 @@ impl Model {
 
     /// x Wᵀ in the model's precision; the result is in that of x.
     pub(super) fn linear(&self, x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
-        match self.precision {
-            Precision::F32 => linear(x, weight, None),
-            Precision::Bf16 => {
-                let dtype = x.dtype();
-                linear(x.cast(DType::BF16), weight.cast(DType::BF16), None).cast(dtype)
-            }
-        }
+        self.precision.linear(x, weight)
     }
 }
