@@ -7,7 +7,7 @@ use crate::lambda::LambdaMap;
 use crate::model::{Decoder, Model, ModelConfig};
 use crate::random::Generator;
 use crate::task::{Dataset, Split};
-use crate::train::{RunFolder, evaluate_positions};
+use crate::train::{RunConfig, RunFolder, evaluate_positions};
 use crate::{Error, Result, device};
 use burn::tensor::{DType, Device};
 use polars::prelude::DataFrame;
@@ -43,15 +43,28 @@ pub fn position_losses(
         return Err(Error::run(folder.path(), message));
     };
     folder.check_corpus()?;
-    let trained = config.task.task().seq_len();
-    let seq_len = seq_len.unwrap_or(trained);
+    let seq_len = seq_len.unwrap_or(config.task.task().seq_len());
     Error::check_range("seq_len", seq_len, 2..=config.model.max_seq_len)?;
     let model = folder.model(lambda)?;
     let (parameters, _) = folder.parameters(&model, &device::plain(device))?;
+    losses_by_position(folder, &config, (&model, &parameters), seq_len, split, target_offset, device)
+}
+
+/// [`position_losses`] of a run that is loaded already.
+pub(crate) fn losses_by_position(
+    folder: &RunFolder,
+    config: &RunConfig,
+    (model, parameters): (&Model, &Parameters),
+    seq_len: usize,
+    split: Split,
+    target_offset: usize,
+    device: &Device,
+) -> Result<DataFrame> {
+    let trained = config.task.task().seq_len();
     let data = Dataset::open(&config.task.with_seq_len(seq_len), config.seed, split)?;
     // As many tokens at once as in training.
     let batch = (config.train.batch * trained / seq_len).max(1);
-    let losses = device::enter(device, || evaluate_positions(&model, &parameters, &data, batch, device))?;
+    let losses = device::enter(device, || evaluate_positions(model, parameters, &data, batch, device))?;
     let columns = vec![
         column("run", vec![run_name(folder); seq_len]),
         column("kind", vec![model.kind(); seq_len]),

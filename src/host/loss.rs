@@ -96,9 +96,7 @@ fn score_rows<S: Scalar>(targets: &[Option<usize>], logits: &HostTensor) -> (Vec
         None => (0.0, false),
         Some(target) => vectorised(|| {
             let (sum, max) = exponentials(logits, scratch);
-            // The first of equal logits counts as the largest.
-            let first = logits.iter().position(|&logit| logit >= max);
-            ((sum.wide().ln() - (logits[target] - max).wide()) as f32, first == Some(target))
+            ((sum.wide().ln() - (logits[target] - max).wide()) as f32, logits[target] >= max)
         }),
     };
     rows.with_min_len(64).map_init(|| vec![S::ZERO; vocab], score).unzip()

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
 
 /// Most logits of a block.
-const MOST_LOGITS: usize = 1 << 27;
+const MOST_LOGITS: usize = 1 << 28;
 /// The same where memory is a machine's and not a GPU's.
 const MOST_ON_HOST: usize = 1 << 25;
 
@@ -155,17 +155,8 @@ fn block_elsewhere(
     let factors = Tensor::<3>::from_data(TensorData::new(factors, [runs, 1, 1]), (&device, dtype));
     let weights = counts.float().cast(dtype) * factors;
 
-    let padded = weight.dims()[1];
-    let mut logits = precision.linear(hidden.clone(), weight.clone());
-    if padded > vocab {
-        let mask: Vec<f32> = (0..padded).map(|i| if i < vocab { 0.0 } else { PADDING }).collect();
-        let mask = Tensor::<3>::from_data(TensorData::new(mask, [1, 1, padded]), (&device, dtype));
-        logits = logits + mask;
-    }
-    let max = logits.clone().max_dim(2);
-    let at_target = logits.clone().gather(2, safe.clone()) - max.clone();
-    let exponentials = (logits - max).exp();
-    let sum = exponentials.clone().sum_dim(2);
+    let Softmax { exponentials, sum, at_target } =
+        softmax(hidden.clone(), weight.clone(), safe.clone(), (precision, vocab));
     let values = ((sum.clone().log() - at_target) * weights.clone()).sum_dim(1).reshape([runs]);
     let gradients = tracked.then(|| {
         let probabilities = exponentials * (weights.clone() / sum);
@@ -174,6 +165,17 @@ fn block_elsewhere(
         [of_hidden, precision.matmul(grad.swap_dims(1, 2), hidden)]
     });
     Differentiated { values, gradients }
+}
+
+/// Reduces the last axis of [R, M, V] in two steps where V is large: a GPU gives a row one thread.
+fn over_vocab(x: Tensor<3>, reduce: impl Fn(Tensor<3>) -> Tensor<3>) -> Tensor<3> {
+    const WIDTH: usize = 128;
+    let [runs, rows, vocab] = x.dims();
+    if vocab <= WIDTH || !vocab.is_multiple_of(WIDTH) {
+        return reduce(x);
+    }
+    let parts = vocab / WIDTH;
+    reduce(reduce(x.reshape([runs, rows * parts, WIDTH])).reshape([runs, rows, parts]))
 }
 
 /// Logit of a row of padding: it has no share of any sum.
@@ -198,14 +200,20 @@ pub(super) fn scores(
     targets: Tensor<3, Int>,
     precision: Precision,
 ) -> Result<Scores> {
-    let [runs, rows, _] = hidden.dims();
+    let ([runs, rows, _], vocab) = (hidden.dims(), weight.dims()[1]);
     let targets = targets.reshape([runs, 1, rows]);
     let block = block_rows(&hidden, &weight);
+    let on_host = host::applies(&hidden);
+    let weight = if on_host { weight } else { pad(weight) };
     let mut by_run = vec![Scores::default(); runs];
     for start in (0..rows).step_by(block) {
         let length = block.min(rows - start);
-        let logits = precision.linear(hidden.clone().narrow(1, start, length), weight.clone());
-        let (losses, correct) = score_rows(logits, targets.clone().narrow(2, start, length))?;
+        let part = hidden.clone().narrow(1, start, length);
+        let targets = targets.clone().narrow(2, start, length);
+        let (losses, correct) = match on_host {
+            true => super::loss::score_on_host(plain(&linear(part, weight.clone(), None)), targets)?,
+            false => score_elsewhere(part, weight.clone(), targets, (precision, vocab)),
+        };
         for (run, scores) in by_run.iter_mut().enumerate() {
             scores.losses.extend_from_slice(&losses[run * length..][..length]);
             scores.correct.extend_from_slice(&correct[run * length..][..length]);
@@ -219,19 +227,52 @@ pub(super) fn scores(
     Ok(all)
 }
 
-/// Loss and hit of every row of logits [R, M, V] against targets [R, 1, M].
-fn score_rows(logits: Tensor<3>, targets: Tensor<3, Int>) -> Result<(Vec<f32>, Vec<bool>)> {
-    let [runs, rows, _] = logits.dims();
-    if host::applies(&logits) {
-        return super::loss::score_on_host(plain(&logits), targets);
-    }
+/// Loss and hit of every row of a block.
+fn score_elsewhere(
+    hidden: Tensor<3>,
+    weight: Tensor<3>,
+    targets: Tensor<3, Int>,
+    (precision, vocab): (Precision, usize),
+) -> (Vec<f32>, Vec<bool>) {
+    let [runs, rows, _] = hidden.dims();
     let targets = targets.reshape([runs, rows, 1]);
-    let scored = targets.clone().not_equal_scalar(IGNORED);
-    let safe = targets.clone().mask_fill(scored.clone().bool_not(), 0);
-    let correct = logits.clone().argmax(2).equal(safe.clone()).bool_and(scored.clone());
-    let losses = burn::tensor::activation::log_softmax(logits, 2).gather(2, safe).neg();
-    let losses = losses.mask_fill(scored.bool_not(), 0.0);
-    Ok((losses.into_data().iter().collect(), correct.into_data().iter().collect()))
+    let counts = targets.clone().not_equal_scalar(IGNORED);
+    let safe = targets.mask_fill(counts.clone().bool_not(), 0);
+    let Softmax { sum, at_target, .. } = softmax(hidden, weight, safe, (precision, vocab));
+    // The target's logit is the largest if nothing is above it.
+    let correct = at_target.clone().greater_equal_elem(0.0).bool_and(counts.clone());
+    let losses = (sum.log() - at_target).mask_fill(counts.bool_not(), 0.0);
+    (losses.into_data().iter().collect(), correct.into_data().iter().collect())
+}
+
+/// Parts of the softmax of a block's logits.
+struct Softmax {
+    /// e to logit less the row's largest [R, M, V'].
+    exponentials: Tensor<3>,
+    /// Their sums [R, M, 1].
+    sum: Tensor<3>,
+    /// The target's logit less the row's largest [R, M, 1].
+    at_target: Tensor<3>,
+}
+
+fn softmax(
+    hidden: Tensor<3>,
+    weight: Tensor<3>,
+    targets: Tensor<3, Int>,
+    (precision, vocab): (Precision, usize),
+) -> Softmax {
+    let (device, dtype, padded) = (hidden.device(), hidden.dtype(), weight.dims()[1]);
+    let mut logits = precision.linear(hidden, weight);
+    if padded > vocab {
+        let mask: Vec<f32> = (0..padded).map(|i| if i < vocab { 0.0 } else { PADDING }).collect();
+        let mask = Tensor::<3>::from_data(TensorData::new(mask, [1, 1, padded]), (&device, dtype));
+        logits = logits + mask;
+    }
+    let max = over_vocab(logits.clone(), |x| x.max_dim(2));
+    let at_target = logits.clone().gather(2, targets) - max.clone();
+    let exponentials = (logits - max).exp();
+    let sum = over_vocab(exponentials.clone(), |x| x.sum_dim(2));
+    Softmax { exponentials, sum, at_target }
 }
 
 /// Rows of a block: as many as the limit on logits allows, all runs together.

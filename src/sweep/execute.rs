@@ -1,9 +1,10 @@
 //! Training a sweep into its folder.
 
 use super::{Plan, RunState, Sitting, Sweep, SweepFolder, SweepRun};
+use crate::cohort::Parameters;
 use crate::device;
-use crate::frame::{position_losses, read_parquet, run_lambda, write_parquet};
-use crate::model::Mixer;
+use crate::frame::{losses_by_position, read_parquet, run_lambda, write_parquet};
+use crate::model::{Mixer, Model};
 use crate::task::{Dataset, Split};
 use crate::train::{Job, LengthEvaluation, Options, Overall, RunFolder, Status, evaluate, train_each};
 use crate::{Error, Result};
@@ -176,36 +177,50 @@ impl Work<'_> {
         }
         let mut lengths = self.folder.sweep().evaluation_lengths()?;
         lengths.retain(|&length| length != run.config.task.task().seq_len());
-        if !lengths.is_empty() && !matches!(folder.length_evaluations(), Ok(Some(_))) {
-            let found = lengths.iter().map(|&length| self.evaluate(&folder, run, length));
+        let to_evaluate = !lengths.is_empty() && !matches!(folder.length_evaluations(), Ok(Some(_)));
+        let positions = folder.file("positions.parquet");
+        let offset = run.config.task.target_offset().filter(|_| read_parquet(&positions).is_err());
+        if !to_evaluate && offset.is_none() {
+            return Ok(());
+        }
+        let on = &self.options.train.device;
+        let model = folder.model(None)?;
+        let (parameters, step) = folder.parameters(&model, &device::plain(on))?;
+        let loaded = (&model, &parameters);
+        if to_evaluate {
+            let found = lengths.iter().map(|&length| self.evaluate(run, loaded, step, length));
             folder.write_length_evaluations(&found.collect::<Result<Vec<_>>>()?)?;
         }
-        let positions = folder.file("positions.parquet");
-        if run.config.task.target_offset().is_some() && read_parquet(&positions).is_err() {
-            let on = &self.options.train.device;
+        if let Some(offset) = offset {
             // In the trained window, and in the longest one that is asked for.
-            let of = |length| position_losses(&folder, length, Split::Validation, None, on);
-            let mut frame = of(None)?;
+            let of = |length| {
+                losses_by_position(&folder, &run.config, loaded, length, Split::Validation, offset, on)
+            };
+            let mut frame = of(run.config.task.task().seq_len())?;
             if let Some(&longest) = lengths.iter().max() {
-                frame = frame.vstack(&of(Some(longest))?)?;
+                frame = frame.vstack(&of(longest)?)?;
             }
             write_parquet(&mut frame, positions)?;
         }
         Ok(())
     }
 
-    fn evaluate(&self, folder: &RunFolder, run: &SweepRun, seq_len: usize) -> Result<LengthEvaluation> {
+    fn evaluate(
+        &self,
+        run: &SweepRun,
+        (model, parameters): (&Model, &Parameters),
+        step: usize,
+        seq_len: usize,
+    ) -> Result<LengthEvaluation> {
         let on = &self.options.train.device;
         let config = &run.config;
         let task = config.task.with_seq_len(seq_len);
         let data = Dataset::open(&task, config.seed, Split::Validation)?;
-        let model = folder.model(None)?;
-        let (parameters, step) = folder.parameters(&model, &device::plain(on))?;
         // As many positions at once as in training, within one sequence.
         let own = config.task.task().seq_len();
         let batch =
             if own < seq_len { (config.train.batch * own / seq_len).max(1) } else { config.train.batch };
-        let found = device::enter(on, || evaluate(&model, &parameters, &[data], batch, on))?[0];
+        let found = device::enter(on, || evaluate(model, parameters, &[data], batch, on))?[0];
         Ok(LengthEvaluation { seq_len, step, accuracy: found.accuracy, loss: found.loss })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cohort::Parameters;
 use crate::metric::{Scored, correct};
-use crate::model::{IGNORED, Model, Scores, cross_entropy};
+use crate::model::{IGNORED, Model, Precision, Scores, cross_entropy};
 use crate::task::{Batch, Dataset};
 use crate::{Error, Result, device};
 use burn::tensor::Device;
@@ -106,6 +106,8 @@ pub fn evaluate_positions(
 
 /// Losses and hits of a batch, and which positions are scored.
 fn score(model: &Model, parameters: &Parameters, data: Batch) -> Result<(Vec<bool>, Scores)> {
+    // In f32 whatever the training's arithmetic, so that every machine finds the same loss.
+    let model = model.clone().with_precision(Precision::F32);
     let scored = crate::cohort::integers(data.targets.clone()).into_iter().map(|target| target != IGNORED);
     Ok((scored.collect(), model.score(parameters, data.tokens, data.targets)?))
 }

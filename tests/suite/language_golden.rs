@@ -70,7 +70,7 @@ fn check(dtype: DType, tolerance: f64) {
 
 #[test]
 fn logits_loss_and_gradients_equal_flash_linear_attention_in_f32() {
-    check(DType::F32, crate::fixture::f32_tolerance(2e-3, 1e-2));
+    check(DType::F32, crate::fixture::f32_tolerance(2e-3, 2e-2));
 }
 
 #[test]
