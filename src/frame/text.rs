@@ -79,6 +79,29 @@ pub(crate) fn losses_by_position(
     Ok(DataFrame::new(seq_len, columns)?)
 }
 
+/// Losses by position that a sweep recorded with its runs (`positions.parquet` of their folders), one run below
+/// the other; columns as [`position_losses`].
+///
+/// # Errors
+///
+/// If no folder has such a file, or one can't be read.
+pub fn recorded_positions(folders: &[RunFolder]) -> Result<DataFrame> {
+    let mut all: Option<DataFrame> = None;
+    for folder in folders {
+        let file = folder.file("positions.parquet");
+        if !file.is_file() {
+            continue;
+        }
+        let frame = super::read_parquet(file)?;
+        all = Some(match all {
+            None => frame,
+            Some(all) => all.vstack(&frame)?,
+        });
+    }
+    let expected = "with a positions.parquet, which a sweep on a text writes";
+    all.ok_or_else(|| Error::value("runs", expected, "none of them"))
+}
+
 /// Steps that are timed at each position.
 const TIMED: usize = 16;
 
@@ -95,11 +118,18 @@ const TIMED: usize = 16;
 /// | prefill_seconds | of all tokens up to the position, in blocks; from the last position in the list |
 /// | device | processor or GPU |
 ///
+/// `see` is told of each position as it is measured.
+///
 /// # Errors
 ///
 /// If a configuration is no language model's, the positions don't grow, or one is past the model's
 /// `max_seq_len`: build it with enough levels.
-pub fn decoding_cost(configs: &[ModelConfig], positions: &[usize], on: &Device) -> Result<DataFrame> {
+pub fn decoding_cost(
+    configs: &[ModelConfig],
+    positions: &[usize],
+    on: &Device,
+    mut see: impl FnMut(&str, usize, f64),
+) -> Result<DataFrame> {
     if !positions.is_sorted_by(|a, b| a < b) {
         return Err(Error::value("positions", "growing numbers", format!("{positions:?}")));
     }
@@ -131,6 +161,7 @@ pub fn decoding_cost(configs: &[ModelConfig], positions: &[usize], on: &Device) 
             }
             let times = &mut times[2..];
             times.sort_by(f64::total_cmp);
+            see(&model.kind(), position, times[TIMED / 2]);
             rows.push((model.kind(), config, position, bytes, entries, times[TIMED / 2], prefill));
         }
     }

@@ -4,6 +4,7 @@ mod config;
 mod decode;
 mod exchange;
 mod head;
+mod head_block;
 mod language;
 mod loss;
 mod mixer;

@@ -5,6 +5,7 @@ use super::experiment::{follow, program};
 use super::{Show, headless};
 use crate::frame::{Described, read_parquet};
 use crate::sweep::{Sweep, SweepFolder, claims_table, preset};
+use crate::train::RunFolder;
 use crate::{Error, Result, frame};
 use polars::prelude::DataFrame;
 use std::path::{Path, PathBuf};
@@ -107,15 +108,32 @@ impl Swept {
     ///
     /// If no run has any.
     pub fn lambda(&self) -> Result<DataFrame> {
+        let folders =
+            self.with("lambda.parquet", "the sweep's lambda_sequences is 0, or they were left out")?;
+        frame::recorded_lambda(&folders)
+    }
+
+    /// Losses by position in the window that were recorded with the runs: see [`frame::position_losses`].
+    ///
+    /// # Errors
+    ///
+    /// If no run has any.
+    pub fn positions(&self) -> Result<DataFrame> {
+        let folders =
+            self.with("positions.parquet", "the sweep isn't one on a text, or they were left out")?;
+        frame::recorded_positions(&folders)
+    }
+
+    /// Runs that have a file.
+    fn with(&self, file: &str, why_not: &str) -> Result<Vec<RunFolder>> {
         let runs = self.folder.runs().iter().map(|run| self.folder.run_path(run));
-        let with = runs.filter(|path| path.join("lambda.parquet").is_file());
-        let folders = with.map(crate::train::RunFolder::open).collect::<Result<Vec<_>>>()?;
+        let with = runs.filter(|path| path.join(file).is_file());
+        let folders = with.map(RunFolder::open).collect::<Result<Vec<_>>>()?;
         if folders.is_empty() {
-            let message =
-                "no run has a lambda.parquet: the sweep's lambda_sequences is 0, or they were left out";
+            let message = format!("no run has a {file}: {why_not}");
             return Err(Error::run(self.folder.path(), message));
         }
-        frame::recorded_lambda(&folders)
+        Ok(folders)
     }
 }
 

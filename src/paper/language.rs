@@ -2,7 +2,9 @@
 
 use super::draw::{Drawing, with};
 use super::source::{Recorded, Results, Source};
-use crate::frame::{ended_runs, first_run, published, read_parquet, recorded_lambda, with_text};
+use crate::frame::{
+    ended_runs, first_run, published, read_parquet, recorded_lambda, recorded_positions, with_text,
+};
 use crate::train::RunFolder;
 use crate::visualization::{
     Cells, Figure, TextHeatmap, decoding_cost, loss_curves, perplexity_by_kind, perplexity_by_position,
@@ -106,17 +108,13 @@ fn holding(recorded: &Recorded, file: &str) -> Result<Vec<RunFolder>> {
 
 /// Along the longest windows that were evaluated.
 fn by_position(recorded: &Recorded) -> Result<Option<Drawn>> {
-    let (mut all, mut sources): (Option<DataFrame>, _) = (None, Vec::new());
-    for folder in holding(recorded, "positions.parquet")? {
-        let file = folder.file("positions.parquet");
-        let frame = read_parquet(&file)?;
-        all = Some(match all {
-            None => frame,
-            Some(all) => all.vstack(&frame)?,
-        });
-        sources.push(Source::of(&file)?);
+    let folders = holding(recorded, "positions.parquet")?;
+    if folders.is_empty() {
+        return Ok(None);
     }
-    let Some(all) = all else { return Ok(None) };
+    let sources =
+        folders.iter().map(|run| Source::of(&run.file("positions.parquet"))).collect::<Result<_>>()?;
+    let all = recorded_positions(&folders)?;
     let longest = with(&all, col("seq_len").eq(col("seq_len").max()))?;
     Ok(Some((perplexity_by_position(&longest)?, sources)))
 }

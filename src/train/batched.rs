@@ -1,9 +1,9 @@
 //! The loop: runs of equal shapes as one batched program.
 
 use super::checkpoint::Progress;
-use super::folder::RunWriter;
 use super::learn::{Options, Run};
 use super::progress::{Overall, ProgressReport};
+use super::writer::RunWriter;
 use super::{Adam, Checkpoint, Evaluation, MetricsRow, RunConfig, RunResult, Status, evaluate};
 use crate::cohort::Parameters;
 use crate::lambda::LambdaMap;

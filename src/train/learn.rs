@@ -2,8 +2,8 @@
 
 use super::batched::{Cohort, Results};
 use super::checkpoint::Progress;
-use super::folder::RunWriter;
 use super::progress::Overall;
+use super::writer::RunWriter;
 use super::{Adam, Checkpoint, Interrupt, MetricsRow, ProgressMode, RunConfig, RunResult};
 use crate::cohort::Parameters;
 use crate::device;

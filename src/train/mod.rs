@@ -12,6 +12,7 @@ mod leave;
 mod optimizer;
 mod progress;
 mod record;
+mod writer;
 
 pub use checkpoint::{Checkpoint, Progress};
 pub use config::{OptimizerKind, RunConfig, Schedule, TrainConfig};

@@ -196,12 +196,12 @@ fn decoding_cost_measures_states_that_grow_like_the_logarithm_and_a_cache_that_g
         vocab: 50,
         ..base.clone()
     });
-    let frame = decoding_cost(&configs, &[15, 63, 127], &device()).unwrap();
+    let frame = decoding_cost(&configs, &[15, 63, 127], &device(), |_, _, _| ()).unwrap();
     let entries: Vec<u32> = frame.column("entries").unwrap().u32().unwrap().into_no_null_iter().collect();
     // 15 positions seen: the last is 14 = 0b1110, three bits and the position itself.
     assert_eq!(entries, [4, 6, 7, 1, 1, 1, 15, 63, 127]);
     assert!(frame.column("milliseconds").unwrap().f64().unwrap().into_no_null_iter().all(|ms| ms > 0.0));
-    let message = decoding_cost(&configs, &[5, 5], &device()).unwrap_err().to_string();
+    let message = decoding_cost(&configs, &[5, 5], &device(), |_, _, _| ()).unwrap_err().to_string();
     assert!(message.contains("growing"), "{message}");
 }
 

@@ -1,6 +1,7 @@
 //! The command line: a thin skin over the library.
 
 mod arguments;
+mod decoding;
 mod figure;
 mod generate;
 mod inspect;
@@ -10,6 +11,7 @@ mod quickstart;
 mod report;
 mod statistics;
 mod sweep;
+mod task_arguments;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -59,9 +61,9 @@ enum Command {
     /// Continue a text with a trained language model.
     Generate(generate::Generate),
     /// Measure what decoding costs: state and time a token by position, for each kind of attention.
-    Decoding(generate::Decoding),
+    Decoding(decoding::Decoding),
     /// Write a language model's weights in flash-linear-attention's names.
-    Export(generate::Export),
+    Export(decoding::Export),
     /// Draw a figure from run folders.
     Figure(figure::FigureCommand),
     /// Open JupyterLab with our kernel and notebooks, or run them without a browser.

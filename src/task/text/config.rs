@@ -23,7 +23,7 @@ const MOST_TOKENS: usize = 1 << 40;
 #[serde(default, deny_unknown_fields)]
 pub struct TextConfig {
     /// Folder with `wiki.{train,valid,test}.{raw,tokens}`, or one text file; each plain, .gz or .zst. See
-    /// [`Corpus`](super::Corpus). A relative path starts from the working directory.
+    /// [`Corpus`](super::Corpus), also for where a relative path starts.
     pub corpus: PathBuf,
     /// Positions per sequence.
     pub seq_len: usize,

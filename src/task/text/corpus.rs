@@ -71,14 +71,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The path, or where it is above the working directory.
+fn place_of(path: &Path) -> PathBuf {
+    if path.exists() || path.is_absolute() {
+        return path.to_owned();
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let above = here.ancestors().skip(1).map(|folder| folder.join(path));
+    above.into_iter().find(|place| place.exists()).unwrap_or_else(|| path.to_owned())
+}
+
 impl Corpus {
-    /// Finds the splits of a corpus. Their content isn't read yet.
+    /// Finds the splits of a corpus. Their content isn't read yet. A relative path starts from the working
+    /// directory or, if nothing is there, from the nearest folder above that has it: a notebook and the command
+    /// line beside it mean the same text.
     ///
     /// # Errors
     ///
     /// If there is nothing at `path`, or a folder hasn't exactly one file for each split.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        let path = &place_of(path.as_ref());
         let sources = if path.is_dir() {
             in_folder(path)?
         } else if path.is_file() {
@@ -90,7 +102,8 @@ impl Corpus {
             }
         } else {
             let message = "expected a corpus here, a folder with wiki.{train,valid,test}.{raw,tokens} or a text \
-                           file, found nothing";
+                           file, found nothing (WikiText-2 is in data/wikitext-2; WikiText-103 is not shipped: \
+                           put its three files there)";
             return Err(Error::format(path, message));
         };
         Ok(Self { path: path.to_owned(), sources })
