@@ -19,7 +19,7 @@ const PAPERS: &str = "paper/wikitext-103";
 
 /// Commands that make what is missing.
 const SWEEP: &str = "`loglinear sweep wikitext-2 --device cuda:0`";
-const DECODING: &str = "`loglinear decoding --device cuda:0 --out data/results/decoding.parquet`";
+const DECODING: &str = "`loglinear decoding --out data/results/decoding.parquet`";
 
 /// Positions of the picture of λ.
 const POSITIONS: usize = 64;
