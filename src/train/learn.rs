@@ -138,7 +138,7 @@ fn data(config: &RunConfig) -> Result<[Dataset; 2]> {
 
 /// A run that has ended before, or is about to train.
 enum Ready {
-    Ended(usize, RunResult),
+    Ended(usize, Box<RunResult>),
     Waiting(Box<Run>),
 }
 
@@ -148,7 +148,7 @@ impl Ready {
         match writer.folder.result()? {
             Some(result) => {
                 writer.folder.check_ended()?;
-                Ok(Self::Ended(index, result))
+                Ok(Self::Ended(index, Box::new(result)))
             }
             None => Ok(Self::Waiting(Box::new(Run::prepare(index, job, writer, &options.device)?))),
         }
@@ -160,7 +160,7 @@ fn train_ready(ready: Vec<Ready>, options: &Options, overall: Option<&Overall>) 
     let (mut results, mut waiting) = (Results::new(), Vec::new());
     for run in ready {
         match run {
-            Ready::Ended(index, result) => results.push((index, result)),
+            Ready::Ended(index, result) => results.push((index, *result)),
             Ready::Waiting(run) => waiting.push(*run),
         }
     }
