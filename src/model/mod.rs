@@ -45,3 +45,30 @@ pub fn parameter_overhead(model: &Model) -> ParameterOverhead {
     let total = model.specs().iter().map(crate::cohort::Spec::count).sum();
     ParameterOverhead { total, lambda: model.lambda_parameters() }
 }
+
+/// Parameters of a model by what they are for, in the order of the model: name of the part and number of
+/// elements. λ maps are a part of their own.
+pub fn parameter_report(model: &Model) -> Vec<(&'static str, usize)> {
+    let own: Vec<String> = model.lambda_specs().into_iter().map(|spec| spec.name).collect();
+    let part = |name: &str| {
+        if own.iter().any(|end| name.ends_with(&format!(".{end}"))) {
+            return "λ maps";
+        }
+        match name {
+            "embedding.weight" | language::EMBEDDING => "embedding",
+            "head.weight" | language::HEAD => "head",
+            _ if name.contains("norm") => "norms",
+            _ if name.contains(".mlp.") => "MLPs",
+            _ => "mixers",
+        }
+    };
+    let mut report: Vec<(&'static str, usize)> = Vec::new();
+    for spec in model.specs() {
+        let part = part(&spec.name);
+        match report.iter_mut().find(|(name, _)| *name == part) {
+            Some((_, count)) => *count += spec.count(),
+            None => report.push((part, spec.count())),
+        }
+    }
+    report
+}

@@ -211,7 +211,7 @@ mod tests {
         let range = (20_000_f64.log10(), 40e6_f64.log10());
         let labels: Vec<String> =
             Vertical::Bytes.ticks(range, 6).iter().map(|&tick| Vertical::Bytes.label(tick, range)).collect();
-        assert_eq!(labels, ["32 KiB", "128 KiB", "512 KiB", "2 MiB", "8 MiB", "32 MiB"]);
+        assert_eq!(labels, ["64 KiB", "256 KiB", "1 MiB", "4 MiB", "16 MiB"]);
     }
 
     #[test]

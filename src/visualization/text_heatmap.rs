@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn tokens_are_drawn_with_glyphs_that_the_font_has() {
         let texts = [" the", "\n", "λ", "日本", "Valkyria", " antidisestablishmentarianism", "é"].map(shown);
-        let expected = ["·the", "\\n", "λ", "\\u{65e5}\\u{6…", "Valkyria", "·antidisestab…", "é"];
+        let expected = ["·the", "\\n", "λ", "\\u{65e5}\\u{67…", "Valkyria", "·antidisestab…", "é"];
         assert_eq!(texts, expected);
     }
 }

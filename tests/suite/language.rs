@@ -6,7 +6,9 @@ use loglinear::attention::BeyondLevels;
 use loglinear::burn;
 use loglinear::cohort::Parameters;
 use loglinear::lambda::{LambdaConfig, LambdaKind};
-use loglinear::model::{Decoder, IGNORED, LanguageConfig, Mixer, Model, ModelConfig, parameter_overhead};
+use loglinear::model::{
+    Decoder, IGNORED, LanguageConfig, Mixer, Model, ModelConfig, parameter_overhead, parameter_report,
+};
 use loglinear::random::Generator;
 
 const VOCAB: usize = 23;
@@ -216,6 +218,19 @@ fn the_papers_share_of_λ_is_what_its_mlp_adds_to_the_baseline_with_hidden_2l() 
     let (of_all, added) = share(LambdaConfig::release(LambdaKind::MlpSoftplus));
     assert!((0.015e-2..0.018e-2).contains(&of_all), "{of_all}");
     assert!((0.015e-2..0.017e-2).contains(&added), "{added}");
+}
+
+#[test]
+fn the_report_of_parameters_names_every_part_and_adds_up() {
+    let model = large(LambdaConfig::text(LambdaKind::MlpSoftplus));
+    let report = parameter_report(&model);
+    let of = |part: &str| report.iter().find(|(name, _)| *name == part).unwrap().1;
+    let overhead = parameter_overhead(&model);
+    assert_eq!(report.iter().map(|(_, count)| count).sum::<usize>(), overhead.total);
+    assert_eq!((of("λ maps"), of("embedding"), of("head")), (overhead.lambda, 50_257 * 512, 50_257 * 512));
+    // Two norms a layer, the gated one, and the last.
+    assert_eq!(of("norms"), (6 * 3 + 1) * 512);
+    assert_eq!(of("MLPs"), 6 * 3 * 512 * 1536);
 }
 
 #[test]

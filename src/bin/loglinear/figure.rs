@@ -3,12 +3,13 @@
 use crate::arguments::{DeviceArgument, RunsArgument, SEQUENCES};
 use crate::{Failure, Outcome, report};
 use clap::{Args, Subcommand};
-use loglinear::frame::{evaluations, first_run, read_parquet, run_lambda, runs, stack_lambda};
+use loglinear::frame::{evaluations, first_run, published, read_parquet, run_lambda, runs, stack_lambda};
 use loglinear::polars::prelude::{ChunkAgg, DataFrame};
 use loglinear::train::RunFolder;
 use loglinear::visualization::{
-    Cells, Figure, Quantity, accuracy_against_pairs, fenwick_partition, lambda_by_level, lambda_heatmap,
-    lambda_histogram, learning_curves,
+    Cells, Figure, Quantity, accuracy_against_pairs, decoding_cost, fenwick_partition, lambda_by_level,
+    lambda_heatmap, lambda_histogram, learning_curves, loss_curves, perplexity_by_kind,
+    perplexity_by_position,
 };
 use loglinear::{Error, burn};
 use std::path::PathBuf;
@@ -17,7 +18,9 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   loglinear figure curves runs/quickstart --out figures/curves
   loglinear figure heatmap runs/quickstart/mlp-softplus-seed0 --out figures/lambda.svg
-  loglinear figure partition --position 21 --out figures/partition.png")]
+  loglinear figure partition --position 21 --out figures/partition.png
+  loglinear figure language runs/tiny --out figures/language
+  loglinear figure decoding decoding.parquet --out figures/decoding")]
 pub struct FigureCommand {
     #[command(subcommand)]
     name: Name,
@@ -38,6 +41,15 @@ struct FromLambda {
     runs: FromRuns,
     #[command(flatten)]
     device: DeviceArgument,
+}
+
+#[derive(Args)]
+struct FromFile {
+    /// Parquet file.
+    file: PathBuf,
+    /// File to write: .svg, .png, or both if it has neither ending.
+    #[arg(long, value_name = "PATH")]
+    out: PathBuf,
 }
 
 #[derive(Subcommand)]
@@ -63,6 +75,14 @@ enum Name {
     Levels(FromLambda),
     /// Histogram of λ.
     Histogram(FromLambda),
+    /// Runs on a text: loss and perplexity against the training step.
+    Language(FromRuns),
+    /// Runs on a text: perplexity by λ kind, beside the published ones.
+    Perplexity(FromRuns),
+    /// Runs on a text: perplexity by position in the window, from what `eval --by-position` wrote.
+    Positions(FromFile),
+    /// State and time a token by position, from what `decoding` wrote.
+    Decoding(FromFile),
     /// The Fenwick partition of a prefix.
     Partition {
         /// Last position of the prefix.
@@ -86,6 +106,12 @@ impl FigureCommand {
             }
             Name::Levels(from) => (lambda_by_level(&from.frame()?)?, from.runs.out),
             Name::Histogram(from) => (lambda_histogram(&from.frame()?)?, from.runs.out),
+            Name::Language(from) => (loss_curves(&evaluations(&from.runs.find()?)?)?, from.out),
+            Name::Perplexity(from) => {
+                (perplexity_by_kind(&runs(&from.runs.find()?)?, Some(&published()?))?, from.out)
+            }
+            Name::Positions(from) => (perplexity_by_position(&read_parquet(&from.file)?)?, from.out),
+            Name::Decoding(from) => (decoding_cost(&read_parquet(&from.file)?)?, from.out),
             Name::Partition { position, out } => (fenwick_partition(position).map_err(Failure::Usage)?, out),
         };
         for file in figure.save(&out)? {

@@ -5,6 +5,7 @@ use crate::{Failure, Outcome, report};
 use clap::Args;
 use loglinear::burn::tensor::Device;
 use loglinear::frame::{position_losses, run_lambda, text_lambda, write_parquet};
+use loglinear::model::{parameter_overhead, parameter_report};
 use loglinear::polars::prelude::DataFrame;
 use loglinear::task::{Dataset, Split};
 use loglinear::train::{RunFolder, evaluate};
@@ -198,15 +199,21 @@ impl Lambda {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:
-  loglinear info --device cuda:0")]
+#[command(after_help = "Examples:
+  loglinear info --device cuda:0
+  loglinear info runs/tiny/mlp-softplus-seed0      (parameters of its model, and λ's share)")]
 pub struct Info {
+    /// Run folder: report its model's parameters instead.
+    run: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArgument,
 }
 
 impl Info {
     pub fn run(self) -> Outcome {
+        if let Some(run) = &self.run {
+            return parameters(&RunFolder::open(run)?);
+        }
         let on = self.device.parse()?;
         let features = match (cfg!(feature = "cuda"), cfg!(feature = "autotune")) {
             (true, true) => "cpu, cuda, autotune",
@@ -224,4 +231,17 @@ impl Info {
         let sum = loglinear::burn::tensor::Tensor::<1>::from_floats([1.0, 2.0], &device::plain(&on)).sum();
         report::say(format_args!("works      {}", if sum.into_scalar::<f32>() == 3.0 { "yes" } else { "no" }))
     }
+}
+
+/// Parameters of a run's model by part, with each part's share.
+fn parameters(folder: &RunFolder) -> Outcome {
+    let model = folder.model(None).map_err(|error| Error::run(folder.path(), error))?;
+    let total = parameter_overhead(&model).total;
+    let mut rows = vec![["part", "parameters", "share"].map(str::to_owned).to_vec()];
+    for (part, count) in parameter_report(&model).into_iter().chain([("all", total)]) {
+        let share = format!("{:.4} %", 100.0 * count as f64 / total as f64);
+        rows.push(vec![part.to_owned(), count.to_string(), share]);
+    }
+    report::say(format_args!("{}: {}\n", folder.path().display(), model.kind()))?;
+    report::table(&rows)
 }
