@@ -136,11 +136,11 @@ pub fn text_lambda(
     }
     let tokens: Vec<i32> = Tokenizer::gpt2().encode(text).into_iter().map(|token| token as i32).collect();
     let rows = config.model.layers * config.model.heads * config.model.levels();
-    Error::check_range(
-        "tokens of the text",
-        tokens.len(),
-        1..=config.model.max_seq_len.min(MOST_ROWS / rows),
-    )?;
+    let most = config.model.max_seq_len.min(MOST_ROWS / rows);
+    if !(1..=most).contains(&tokens.len()) {
+        let expected = format!("of 1 to {most} tokens (the model's max_seq_len)");
+        return Err(Error::value("text", expected, format!("{} tokens", tokens.len())));
+    }
     let model = folder.model(lambda)?;
     let device = device::plain(device);
     let (parameters, _) = folder.parameters(&model, &device)?;

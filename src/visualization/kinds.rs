@@ -54,3 +54,9 @@ pub(super) fn one_setting(frame: &DataFrame, columns: &[&str]) -> Result<()> {
     }
     Ok(())
 }
+
+/// [`one_setting`] of what tells runs on texts apart, where the frame has it: older records don't.
+pub(super) fn one_text(frame: &DataFrame) -> Result<()> {
+    let known = ["target_offset", "corpus"].into_iter().filter(|name| frame.column(name).is_ok());
+    one_setting(frame, &known.collect::<Vec<_>>())
+}

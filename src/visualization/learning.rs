@@ -4,7 +4,7 @@ use super::Figure;
 use super::band::{BandChart, Plot};
 use super::coordinates::{Horizontal, Vertical};
 use super::figure::render;
-use super::kinds::{by_kind, one_setting, values_per_point};
+use super::kinds::{by_kind, one_setting, one_text, values_per_point};
 use crate::Result;
 use crate::frame::{numbers, texts};
 use polars::prelude::DataFrame;
@@ -48,10 +48,11 @@ impl Quantity {
 ///
 /// # Errors
 ///
-/// If the frame is empty or lacks a column.
+/// If the frame is empty, lacks a column, or its runs differ in task, length, pairs, text or target.
 pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Figure> {
     let curves = Curves::read(evaluations, quantity)?;
     one_setting(evaluations, &["task", "seq_len", "pairs"])?;
+    one_text(evaluations)?;
     let plot = curves.plot(&(0..curves.kinds.len()).collect::<Vec<_>>())?;
     render(&BandChart { title: quantity.title().to_owned(), plot })
 }

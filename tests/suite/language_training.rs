@@ -157,7 +157,7 @@ fn λ_of_a_text_of_ones_own_has_a_row_for_every_token_head_and_level_with_the_to
     let pieces: Vec<&str> = (0..tokens.len()).map(|i| column.get(7 * i).unwrap()).collect();
     assert_eq!(pieces.concat(), text);
     let message = text_lambda(&run, &" cat".repeat(100), None, &device()).unwrap_err().to_string();
-    assert!(message.contains("1 to 64") && message.contains("100"), "{message}");
+    assert!(message.contains("1 to 64") && message.contains("100 tokens"), "{message}");
 }
 
 #[test]
@@ -277,7 +277,11 @@ fn a_run_trains_evaluates_generates_and_exports_from_the_command_line() {
     let (_, notes) = said(at, &long);
     assert!(notes.contains("policy: reuse-last") && notes.contains("training at T = 16 used 5"), "{notes}");
     let strict = loglinear(at, &[&long[..], &["--beyond", "error"]].concat());
-    assert!(String::from_utf8_lossy(&strict.stderr).contains("policy: error"));
+    let refusal = String::from_utf8_lossy(&strict.stderr);
+    assert!(
+        strict.stdout.is_empty() && refusal.contains("--tokens") && refusal.contains("at most 62"),
+        "{refusal}"
+    );
 
     let (export, _) = said(at, &["export", "runs/fixed-seed0", "--out", "model.safetensors"]);
     assert!(export.contains("parameters"), "{export}");

@@ -41,7 +41,7 @@ pub struct Decoding {
 impl Decoding {
     pub fn run(self) -> Outcome {
         let on = self.device.parse()?;
-        check_parquet(&self.out)?;
+        check_parquet("--out", &self.out)?;
         if !(64..=1 << 20).contains(&self.longest) {
             return Err(Failure::Usage(Error::value("--longest", "64 to 1048576", self.longest)));
         }

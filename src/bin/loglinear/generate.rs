@@ -46,19 +46,19 @@ pub struct Generate {
     #[arg(long, value_name = "FILE")]
     prompt_file: Option<PathBuf>,
     /// Tokens to generate.
-    #[arg(long, default_value_t = 100, value_name = "N")]
+    #[arg(long, default_value_t = 100, value_name = "N", allow_negative_numbers = true)]
     tokens: usize,
     /// Always the most likely token.
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
     greedy: bool,
     /// Logits are divided by this; 0 is --greedy.
-    #[arg(long, default_value_t = 1.0, value_name = "T")]
+    #[arg(long, default_value_t = 1.0, value_name = "T", allow_negative_numbers = true)]
     temperature: f64,
     /// Only the K most likely tokens; 0 for all.
-    #[arg(long, default_value_t = 0, value_name = "K")]
+    #[arg(long, default_value_t = 0, value_name = "K", allow_negative_numbers = true)]
     top_k: usize,
     /// Only the most likely tokens that together reach this probability.
-    #[arg(long, default_value_t = 1.0, value_name = "P")]
+    #[arg(long, default_value_t = 1.0, value_name = "P", allow_negative_numbers = true)]
     top_p: f64,
     /// Seed of the draws.
     #[arg(long, default_value_t = 0, value_name = "SEED")]
@@ -86,13 +86,20 @@ impl Generate {
         sampling.validate().map_err(Failure::Usage)?;
         let prompt = match (&self.prompt, &self.prompt_file) {
             (Some(prompt), _) => prompt.clone(),
-            (None, Some(path)) => std::fs::read_to_string(path).map_err(Error::io(path))?,
+            (None, Some(path)) => {
+                let bytes = std::fs::read(path).map_err(Error::io(path))?;
+                String::from_utf8(bytes).map_err(|error| {
+                    let at = error.utf8_error().valid_up_to();
+                    Error::format(path, format!("expected UTF-8 text, found another byte at {at}"))
+                })?
+            }
             (None, None) => String::new(),
         };
         let tokenizer = Tokenizer::gpt2();
         let prompt_tokens = tokenizer.encode(&prompt);
         if prompt_tokens.is_empty() {
-            return Err(Failure::Usage(Error::value("--prompt", "at least one character", "an empty text")));
+            let flag = if self.prompt.is_some() { "--prompt" } else { "--prompt-file" };
+            return Err(Failure::Usage(Error::value(flag, "at least one character", "an empty text")));
         }
         let folder = RunFolder::open(&self.run)?;
         let config = folder.config()?;
@@ -103,6 +110,15 @@ impl Generate {
             Beyond::Error => BeyondLevels::Error,
             Beyond::ReuseLast => BeyondLevels::ReuseLast,
         };
+        let (levels, needed) = (model.config().levels(), num_levels(prompt_tokens.len() + self.tokens));
+        if self.beyond == Beyond::Error && config.model.mixer == Mixer::LogLinear && needed > levels {
+            let most = (1_usize << (levels - 1)).saturating_sub(prompt_tokens.len());
+            let expected = format!(
+                "at most {most} after a prompt of {} (the model has {levels} levels, and the policy is error)",
+                prompt_tokens.len()
+            );
+            return Err(Failure::Usage(Error::value("--tokens", expected, self.tokens)));
+        }
         let interrupt = Interrupt::on_signal()?;
         let mut decoder = Decoder::new(&model, &parameters, beyond, &on)?;
         let mut generator = Generator::new(self.seed, "generate");

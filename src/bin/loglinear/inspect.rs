@@ -85,9 +85,8 @@ impl Eval {
             let count = self.examples.or(config.task.examples().map(|(_, validation)| validation));
             let data = match (self.data_seed, count) {
                 (Some(_), _) if config.task.drawn().is_none() => {
-                    let expected =
-                        format!("used with drawn tasks only, found it with {}", config.task.name());
-                    Err(Error::value("--data-seed", expected, folder.path().display()))
+                    let found = format!("it with {} ({})", config.task.name(), folder.path().display());
+                    Err(Error::value("--data-seed", "used with drawn tasks only", found))
                 }
                 (None, Some(count)) => Dataset::generate(&task, config.seed, self.split.into(), count),
                 (Some(seed), Some(count)) => Dataset::generate(&task, seed, Split::Train, count),
@@ -127,7 +126,7 @@ impl Eval {
 
     /// Losses by position of runs on a text, in one file.
     fn positions(&self, out: &Path, on: &Device) -> Outcome {
-        check_parquet(out)?;
+        check_parquet("--by-position", out)?;
         let mut all: Option<DataFrame> = None;
         for folder in self.runs.find()? {
             let frame = position_losses(&folder, self.seq_len, self.split.into(), None, on)?;
@@ -143,11 +142,11 @@ impl Eval {
 }
 
 /// Checks the name of a parquet file to write.
-pub fn check_parquet(out: &Path) -> Outcome {
+pub fn check_parquet(flag: &str, out: &Path) -> Outcome {
     if out.extension().is_some_and(|ending| ending == "parquet") {
         return Ok(());
     }
-    Err(Failure::Usage(Error::value("--out", "a file name that ends in .parquet", out.display())))
+    Err(Failure::Usage(Error::value(flag, "a file name that ends in .parquet", out.display())))
 }
 
 fn check_seq_len(seq_len: usize, longest: usize) -> Outcome {
@@ -184,7 +183,7 @@ pub struct Lambda {
 impl Lambda {
     pub fn run(self) -> Outcome {
         let on = self.device.parse()?;
-        check_parquet(&self.out)?;
+        check_parquet("--out", &self.out)?;
         let folder = RunFolder::open(&self.run)?;
         if let Some(seq_len) = self.seq_len {
             check_seq_len(seq_len, folder.config()?.model.max_seq_len)?;

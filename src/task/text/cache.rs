@@ -69,6 +69,8 @@ impl TokenCache {
         mut write: impl FnMut(&mut TokenWriter) -> Result<()>,
     ) -> Result<(File, PathBuf, usize)> {
         let name = format!("{sha256}-{tokenizer}-v{VERSION}.tokens");
+        let mut last = None;
+        // Each folder is filled, or mended, before the next one is looked at.
         for folder in &self.folders {
             let path = folder.join(&name);
             match verify(&path, sha256) {
@@ -78,10 +80,6 @@ impl TokenCache {
                     eprintln!("{}: {message}; the tokens are made anew", path.display());
                 }
             }
-        }
-        let mut last = None;
-        for folder in &self.folders {
-            let path = folder.join(&name);
             match TokenWriter::create(&path, sha256) {
                 Ok(mut writer) => {
                     write(&mut writer)?;
