@@ -177,6 +177,6 @@ fn position(mut index: usize, dims: &[usize]) -> Vec<usize> {
 }
 
 /// Bytes that a tensor's elements take.
-fn bytes<const D: usize>(tensor: &Tensor<D>) -> usize {
+pub(crate) fn bytes<const D: usize>(tensor: &Tensor<D>) -> usize {
     tensor.dims().iter().product::<usize>() * tensor.dtype().size()
 }

@@ -130,10 +130,7 @@ pub fn text_lambda(
     device: &Device,
 ) -> Result<DataFrame> {
     let config = folder.config()?;
-    if config.task.target_offset().is_none() {
-        let message = format!("is a run on {}: expected one on a text", config.task.name());
-        return Err(Error::run(folder.path(), message));
-    }
+    folder.target_offset()?;
     let tokens: Vec<i32> = Tokenizer::gpt2().encode(text).into_iter().map(|token| token as i32).collect();
     let rows = config.model.layers * config.model.heads * config.model.levels();
     let most = config.model.max_seq_len.min(MOST_ROWS / rows);

@@ -23,7 +23,7 @@ pub(crate) use settings::{Cell, Ended, Settings};
 pub(crate) use statistics::BOOTSTRAP_SEED;
 pub use statistics::{CONFIDENCE, Described, axis_effects, best_less_last, kind_differences, summaries};
 pub(crate) use text::losses_by_position;
-pub use text::{decoding_cost, position_losses, recorded_positions};
+pub use text::{decoding_cost, position_losses, recorded_positions, stack_positions};
 
 pub(crate) use columns::{numbers, texts};
 pub(crate) use runs::run_name;

@@ -38,10 +38,7 @@ pub fn position_losses(
     device: &Device,
 ) -> Result<DataFrame> {
     let config = folder.config()?;
-    let Some(target_offset) = config.task.target_offset() else {
-        let message = format!("is a run on {}: expected one on a text", config.task.name());
-        return Err(Error::run(folder.path(), message));
-    };
+    let target_offset = folder.target_offset()?;
     folder.check_corpus()?;
     let seq_len = seq_len.unwrap_or(config.task.task().seq_len());
     Error::check_range("seq_len", seq_len, 2..=config.model.max_seq_len)?;
@@ -86,20 +83,24 @@ pub(crate) fn losses_by_position(
 ///
 /// If no folder has such a file, or one can't be read.
 pub fn recorded_positions(folders: &[RunFolder]) -> Result<DataFrame> {
-    let mut all: Option<DataFrame> = None;
-    for folder in folders {
-        let file = folder.file("positions.parquet");
-        if !file.is_file() {
-            continue;
-        }
-        let frame = super::read_parquet(file)?;
-        all = Some(match all {
-            None => frame,
-            Some(all) => all.vstack(&frame)?,
-        });
+    let files = folders.iter().map(|folder| folder.file("positions.parquet"));
+    let frames = files.filter(|file| file.is_file()).map(super::read_parquet).collect::<Result<Vec<_>>>()?;
+    if frames.is_empty() {
+        let expected = "with a positions.parquet, which a sweep on a text writes";
+        return Err(Error::value("runs", expected, "none of them"));
     }
-    let expected = "with a positions.parquet, which a sweep on a text writes";
-    all.ok_or_else(|| Error::value("runs", expected, "none of them"))
+    stack_positions(frames)
+}
+
+/// Losses by position of several runs in one frame, one below the other.
+///
+/// # Errors
+///
+/// If there is no frame, or their columns differ.
+pub fn stack_positions(frames: impl IntoIterator<Item = DataFrame>) -> Result<DataFrame> {
+    let mut frames = frames.into_iter();
+    let first = frames.next().ok_or_else(|| Error::value("runs", "at least one", 0))?;
+    frames.try_fold(first, |all, frame| Ok(all.vstack(&frame)?))
 }
 
 /// Steps that are timed at each position.

@@ -9,8 +9,8 @@
 use super::language::{NORM_EPSILON, residual_init};
 use super::{INIT_STD, LanguageConfig, Mixer, Model};
 use crate::attention::{
-    BeyondLevels, FenwickState, Inputs, LinearState, SoftmaxCache, chunkwise, linear as linear_attention,
-    softmax,
+    self, BeyondLevels, FenwickState, Inputs, LinearState, SoftmaxCache, chunkwise,
+    linear as linear_attention, softmax,
 };
 use crate::cohort::{Init, Spec, add_row, causal_conv, rms_norm, rotate, scale_rows, silu, softplus};
 use crate::lambda::{self, LambdaInput, Scope};
@@ -117,8 +117,7 @@ impl Memory {
 
     /// Bytes of everything remembered.
     pub(super) fn bytes(&self) -> usize {
-        let conv =
-            self.conv.as_ref().map_or(0, |conv| conv.dims().iter().product::<usize>() * conv.dtype().size());
+        let conv = self.conv.as_ref().map_or(0, attention::bytes);
         conv + match &self.past {
             Past::Levels(state) => state.bytes(),
             Past::Linear(state) => state.bytes(),

@@ -110,10 +110,7 @@ impl Trained {
             let map = self.maps.get(run.path()).cloned();
             frame::position_losses(run, Some(seq_len), Split::Validation, map, &device)
         };
-        let frames = self.folders.iter().map(of).collect::<Result<Vec<_>>>()?;
-        let mut frames = frames.into_iter();
-        let first = frames.next().ok_or_else(|| Error::value("runs", "at least one", 0))?;
-        frames.try_fold(first, |all, frame| Ok(all.vstack(&frame)?))
+        frame::stack_positions(self.folders.iter().map(of).collect::<Result<Vec<_>>>()?)
     }
 
     /// Continues a text with each run, on the CPU: columns run, kind, seed (of the draws), text.

@@ -198,27 +198,34 @@ impl RunFolder {
         Err(Error::run(&self.path, message))
     }
 
+    /// How far ahead the token is that a run on a text predicts.
+    ///
+    /// # Errors
+    ///
+    /// If it is a run on another task.
+    pub fn target_offset(&self) -> Result<usize> {
+        let task = self.config()?.task;
+        task.target_offset().ok_or_else(|| {
+            let message = format!("is a run on {}: expected one on a text", task.name());
+            Error::run(&self.path, message)
+        })
+    }
+
     /// Checks that the run is one on a text that can be continued: a model of the next token.
     ///
     /// # Errors
     ///
     /// If it is a run on another task, or one that predicts the token after the next.
     pub fn check_continues(&self) -> Result<()> {
-        let config = self.config()?;
-        match config.task.target_offset() {
-            Some(1) => Ok(()),
-            Some(offset) => {
-                let message = format!(
-                    "was trained to predict token t+{offset} (task.target_offset = {offset}): it can't continue a \
-                     text, as it says nothing of the next token"
-                );
-                Err(Error::run(&self.path, message))
-            }
-            None => {
-                let message = format!("is a run on {}: expected one on a text", config.task.name());
-                Err(Error::run(&self.path, message))
-            }
+        let offset = self.target_offset()?;
+        if offset == 1 {
+            return Ok(());
         }
+        let message = format!(
+            "was trained to predict token t+{offset} (task.target_offset = {offset}): it can't continue a text, as \
+             it says nothing of the next token"
+        );
+        Err(Error::run(&self.path, message))
     }
 
     /// Checks that the run is the one that is expected.

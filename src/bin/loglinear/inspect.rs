@@ -4,9 +4,8 @@ use crate::arguments::{DeviceArgument, RunsArgument, SEQUENCES};
 use crate::{Failure, Outcome, report};
 use clap::Args;
 use loglinear::burn::tensor::Device;
-use loglinear::frame::{position_losses, run_lambda, text_lambda, write_parquet};
+use loglinear::frame::{position_losses, run_lambda, stack_positions, text_lambda, write_parquet};
 use loglinear::model::{parameter_overhead, parameter_report};
-use loglinear::polars::prelude::DataFrame;
 use loglinear::task::{Dataset, Split};
 use loglinear::train::{RunFolder, evaluate};
 use loglinear::{Error, device};
@@ -127,15 +126,9 @@ impl Eval {
     /// Losses by position of runs on a text, in one file.
     fn positions(&self, out: &Path, on: &Device) -> Outcome {
         check_parquet("--by-position", out)?;
-        let mut all: Option<DataFrame> = None;
-        for folder in self.runs.find()? {
-            let frame = position_losses(&folder, self.seq_len, self.split.into(), None, on)?;
-            all = Some(match all {
-                None => frame,
-                Some(all) => all.vstack(&frame).map_err(Error::from)?,
-            });
-        }
-        let mut all = all.ok_or_else(|| Failure::Usage(Error::value("RUN", "at least one run", "none")))?;
+        let of = |folder: &RunFolder| position_losses(folder, self.seq_len, self.split.into(), None, on);
+        let frames = self.runs.find()?.iter().map(of).collect::<Result<Vec<_>, Error>>()?;
+        let mut all = stack_positions(frames)?;
         write_parquet(&mut all, out)?;
         report::say(format_args!("{}: {} rows", out.display(), all.height()))
     }
