@@ -16,6 +16,8 @@ mod error;
 pub mod fenwick;
 mod file;
 pub mod frame;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod host;
 pub mod lambda;
 pub mod metric;

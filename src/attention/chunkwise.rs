@@ -6,8 +6,12 @@
 
 use super::Inputs;
 use super::materialised::causal_decay;
+#[cfg(feature = "cuda")]
+use crate::gpu::{self, Operand as DeviceOperand};
 use crate::host::{self, Operand};
 use crate::{Error, Result, fenwick};
+#[cfg(feature = "cuda")]
+use burn::tensor::DType;
 use burn::tensor::{Device, Tensor, TensorData};
 
 /// Positions per chunk: a power of two.
@@ -47,6 +51,10 @@ impl Default for ChunkSize {
 
 /// The operator in chunks, for any T ≥ 1. Output [N, T, H, V].
 pub fn chunkwise(inputs: Inputs, chunk: ChunkSize) -> Tensor<4> {
+    #[cfg(feature = "cuda")]
+    if gpu::applies(&inputs.q) {
+        return fused(inputs);
+    }
     if !host::applies(&inputs.q) {
         return chunkwise_portable(inputs, chunk);
     }
@@ -62,6 +70,27 @@ pub fn chunkwise(inputs: Inputs, chunk: ChunkSize) -> Tensor<4> {
             Operand::new(inputs.lambda),
         ],
     )
+}
+
+/// [`chunkwise`] by the kernels for GPUs, whose chunk is 64. Decay and λ are f32 there; K and V are padded to
+/// what a unit reads at once.
+#[cfg(feature = "cuda")]
+fn fused(inputs: Inputs) -> Tensor<4> {
+    let value_dim = inputs.v.dims()[3];
+    let padded = |tensor: Tensor<4>| {
+        let [n, t, h, cols] = tensor.dims();
+        let missing = cols.next_multiple_of(8) - cols;
+        if missing == 0 {
+            return tensor;
+        }
+        let zeros = Tensor::zeros([n, t, h, missing], (&tensor.device(), tensor.dtype()));
+        Tensor::cat(vec![tensor, zeros], 3)
+    };
+    let [q, k, v] = [inputs.q, inputs.k, inputs.v].map(|tensor| DeviceOperand::new(padded(tensor)));
+    let log_decay = DeviceOperand::new(inputs.log_decay.cast(DType::F32));
+    let lambda = DeviceOperand::new(inputs.lambda.cast(DType::F32));
+    let y = gpu::apply::<_, 5, 4>(gpu::operator::Attention::default(), [q, k, v, log_decay, lambda]);
+    if y.dims()[3] == value_dim { y } else { y.narrow(3, 0, value_dim) }
 }
 
 /// [`chunkwise`] as tensor operations, on any device.

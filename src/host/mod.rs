@@ -52,9 +52,16 @@ pub(crate) trait HostOp<const N: usize>: Debug + Send + 'static {
 /// Whether a tensor is one that the kernels of this module can take: on the CPU, in f32 or f64, and
 /// not told to leave it to tensor operations by `LOGLINEAR_PORTABLE=1`, for comparisons.
 pub(crate) fn applies<const D: usize>(tensor: &Tensor<D>) -> bool {
+    matches!(tensor.dtype(), DType::F32 | DType::F64)
+        && crate::device::is_cpu(&tensor.device())
+        && !portable()
+}
+
+/// Whether kernels are to leave their work to tensor operations.
+pub(crate) fn portable() -> bool {
     static PORTABLE: LazyLock<bool> =
         LazyLock::new(|| std::env::var("LOGLINEAR_PORTABLE").is_ok_and(|value| value == "1"));
-    matches!(tensor.dtype(), DType::F32 | DType::F64) && crate::device::is_cpu(&tensor.device()) && !*PORTABLE
+    *PORTABLE
 }
 
 /// A host tensor with or without its place in the autodiff graph.

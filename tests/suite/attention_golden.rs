@@ -18,7 +18,8 @@ fn forms() -> Vec<(String, Form)> {
     let mut forms: Vec<(String, Form)> =
         vec![("materialised".to_owned(), Box::new(|inputs| materialised(&inputs)))];
     if !loglinear::device::is_cpu(&device()) {
-        // Elsewhere both chunkwise forms are the same.
+        // The kernels' chunk is their own.
+        forms.push(chunkwise(64, loglinear::attention::chunkwise, "fused"));
         forms.push(chunkwise(32, chunkwise_portable, "chunkwise"));
         return forms;
     }

@@ -8,6 +8,7 @@ mod command_line;
 mod comparisons;
 mod crashes;
 mod fenwick;
+mod kernels;
 mod lambda_maps;
 mod language;
 mod language_golden;

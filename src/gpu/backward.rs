@@ -1,0 +1,402 @@
+//! Gradients of the operator, a chunk a cube, from recomputed scores.
+//!
+//! With w_ts = λ_t[level(t,s)] · exp(G_t − G_s), G the cumulative log-decay, and y_t = Σ_s w_ts (q_t·k_s) v_s, let
+//! e_ts = (∂y_t·v_s)(q_t·k_s) exp(G_t − G_s). Then ∂λ_t[ℓ] is the sum of e_ts over s at level ℓ, and with
+//! f_ts = λ e_ts, ∂G_t = Σ_{s<t} f_ts − Σ_{u>t} f_ut: rows less columns. What passes through states gives rows
+//! q_t·∂q_t and columns k_s·∂k_s of that part. ∂log_decay is the sum of ∂G over all later positions and its own.
+
+use super::chunk::{
+    LOCAL_LEVELS, add_scaled, cumulative_decay, dot_rows, first_column, first_row, lambda_of_rows, level_in_group,
+    level_of_groups, load, local_lambda, place_of, row_sum, store,
+};
+use super::tile::{
+    Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, all_groups, empty_tile, multiply, multiply_rows, zeros,
+};
+use super::tree::{Tree, load_chunk_gradient, load_node};
+use cubecl::prelude::*;
+
+/// From scores q·k and slopes ∂y·v of a chunk's positions t (rows) and s (columns): adds e to the sums by level,
+/// returns the rows' sums of f for s < t, and leaves λ · decay · slope in `slopes`.
+#[cube]
+fn weigh_rows(
+    scores: &Rows,
+    slopes: &mut Rows,
+    decay: &[f64],
+    lambda: &[f32],
+    by_level: &mut Array<f32>,
+) -> (f32, f32) {
+    let (row, column) = (first_row(), first_column());
+    let mut flows = Array::new(2usize);
+    flows[0] = 0.0f32;
+    flows[1] = 0.0f32;
+    #[unroll]
+    for group in 0..GROUPS {
+        let number = comptime!(group as u32);
+        let score = scores.index(group);
+        let slope = slopes.index_mut(group);
+        #[unroll]
+        for half in 0..2 {
+            let i = row + comptime!(half as u32 * 8);
+            let at = decay[i as usize];
+            let weights = i as usize * comptime!(LOCAL_LEVELS);
+            let mut weighted = Vector::<f32, Const<2>>::new(0.0f32);
+            if number <= i / 8 {
+                #[unroll]
+                for side in 0..2usize {
+                    let j = column + comptime!(group as u32 * 8 + side as u32);
+                    if j <= i {
+                        let mut level = level_in_group(i, j);
+                        if number < i / 8 {
+                            level = level_of_groups(i / 8, number);
+                        }
+                        let factor = f32::cast_from(at - decay[j as usize]).exp();
+                        let e = factor * score[half].extract(side) * slope[half].extract(side);
+                        let weight = lambda[weights + level as usize];
+                        weighted.insert(side, slope[half].extract(side) * factor * weight);
+                        if level > 0 {
+                            flows[half] += weight * e;
+                        }
+                        #[unroll]
+                        for l in 0..LOCAL_LEVELS {
+                            if level == comptime!(l as u32) {
+                                by_level[comptime!(half * LOCAL_LEVELS + l)] += e;
+                            }
+                        }
+                    }
+                }
+            }
+            slope[half] = weighted;
+        }
+    }
+    (row_sum(flows[0]), row_sum(flows[1]))
+}
+
+/// Gradients of q, λ and of the cumulative decay's rows.
+/// Cubes: heads of all sequences × chunks.
+#[cube(launch_unchecked)]
+pub(crate) fn query_gradients<E: Float, W: Size>(
+    q: &Tensor<Vector<E, W>>,
+    k: &Tensor<Vector<E, W>>,
+    v: &Tensor<Vector<E, W>>,
+    grad: &Tensor<Vector<E, W>>,
+    log_decay: &Tensor<f32>,
+    lambda: &Tensor<f32>,
+    states: &[Vector<f32, Const<4>>],
+    totals: &[f32],
+    q_grad: &mut Tensor<Vector<E, Const<2>>>,
+    lambda_grad: &mut Tensor<f32>,
+    row_flows: &mut [f32],
+    tree: Tree,
+    #[comptime] levels: usize,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
+    let seq_len = log_decay.shape(1) as u32;
+    let place = place_of(row, chunk, log_decay.shape(2) as u32, seq_len);
+    let plane = UNIT_POS / 32;
+    let lane = UNIT_POS_PLANE % 4;
+    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
+    let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
+    let mut lambda_sums = Shared::<[f32]>::new_slice(comptime!(SIDE * levels));
+    let mut left = empty_tile::<E, W>();
+    let mut right = empty_tile::<E, W>();
+    let mut queries = empty_tile::<E, W>();
+    local_lambda(lambda, &place, &mut weights);
+    for i in range_stepped(UNIT_POS, comptime!((SIDE * levels) as u32), comptime!(UNITS as u32)) {
+        lambda_sums[i as usize] = 0.0f32;
+    }
+    cumulative_decay(log_decay, &place, &mut decay);
+
+    let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
+    let mut scores = zeros();
+    for key_block in 0..tree.key_blocks {
+        load::<E, W>(&mut queries, q, &place, key_block);
+        load::<E, W>(&mut right, k, &place, key_block);
+        sync_cube();
+        multiply::<E, W>(&mut scores, &queries, &right, (0u32, 2 * plane + 2), orders, arithmetic);
+        sync_cube();
+    }
+    let mut slopes = zeros();
+    for value_block in 0..tree.value_blocks {
+        load::<E, W>(&mut left, grad, &place, value_block);
+        load::<E, W>(&mut right, v, &place, value_block);
+        sync_cube();
+        multiply::<E, W>(&mut slopes, &left, &right, (0u32, 2 * plane + 2), orders, arithmetic);
+        sync_cube();
+    }
+    let mut by_level = Array::<f32>::new(comptime!(2 * LOCAL_LEVELS));
+    #[unroll]
+    for i in 0..comptime!(2 * LOCAL_LEVELS) {
+        by_level[i] = 0.0f32;
+    }
+    let mut flows = weigh_rows(&scores, &mut slopes, &decay, &weights, &mut by_level);
+    #[unroll]
+    for half in 0..2 {
+        #[unroll]
+        for l in 0..LOCAL_LEVELS {
+            let sum = row_sum(by_level[comptime!(half * LOCAL_LEVELS + l)]);
+            if lane == 0 && comptime!(l < levels) {
+                lambda_sums[(first_row() as usize + comptime!(half * 8)) * levels + l] = sum;
+            }
+        }
+    }
+
+    let (first, second) = (f32::cast_from(decay[first_row() as usize]), f32::cast_from(decay[first_row() as usize + 8]));
+    for key_block in 0..tree.key_blocks {
+        sync_cube();
+        load::<E, W>(&mut right, k, &place, key_block);
+        if tree.key_blocks > 1 {
+            load::<E, W>(&mut queries, q, &place, key_block);
+        }
+        sync_cube();
+        let mut sums = zeros();
+        multiply_rows::<E, W>(&mut sums, &slopes, &right, (0u32, plane + 1), arithmetic);
+        let mut before = 0.0f32;
+        let mut offset = 0u32;
+        let mut height = 0u32;
+        while chunk >> height > 0 {
+            let block = chunk >> height;
+            if block % 2 == 1 {
+                let node = (row * tree.nodes + offset + block - 1) as usize;
+                let mut reads = zeros();
+                for value_block in 0..tree.value_blocks {
+                    sync_cube();
+                    if tree.value_blocks > 1 {
+                        load::<E, W>(&mut left, grad, &place, value_block);
+                    }
+                    load_node::<E, W>(&mut right, states, &tree, node, key_block, value_block);
+                    sync_cube();
+                    multiply::<E, W>(&mut reads, &left, &right, all_groups(), orders, arithmetic);
+                }
+                let level = comptime!(LOCAL_LEVELS as u32) + height;
+                let weight = lambda_of_rows(lambda, &place, level);
+                let factors = ((first + before).exp(), (second + before).exp());
+                let dots = dot_rows::<E, W>(&reads, &queries);
+                let e = (dots.0 * factors.0, dots.1 * factors.1);
+                if lane == 0 {
+                    let at = first_row() as usize * levels + level as usize;
+                    lambda_sums[at] = lambda_sums[at] + e.0;
+                    lambda_sums[at + comptime!(8 * levels)] = lambda_sums[at + comptime!(8 * levels)] + e.1;
+                }
+                flows = (flows.0 + weight.0 * e.0, flows.1 + weight.1 * e.1);
+                add_scaled(&mut sums, &reads, (weight.0 * factors.0, weight.1 * factors.1));
+                before += totals[node];
+            }
+            offset += tree.chunks >> height;
+            height += 1;
+        }
+        store::<E>(q_grad, &sums, &place, key_block);
+    }
+    if lane == 0 {
+        let at = row as usize * seq_len as usize + (place.start + first_row()) as usize;
+        if first_row() < place.length {
+            row_flows[at] = flows.0;
+        }
+        if first_row() + 8 < place.length {
+            row_flows[at + 8] = flows.1;
+        }
+    }
+    sync_cube();
+    let base = place.sequence as usize * lambda_grad.stride(0) + place.head as usize * lambda_grad.stride(2);
+    for i in range_stepped(UNIT_POS, place.length * comptime!(levels as u32), comptime!(UNITS as u32)) {
+        let (position, level) = (i / comptime!(levels as u32), i % comptime!(levels as u32));
+        let at = base + (place.start + position) as usize * lambda_grad.stride(1) + level as usize;
+        lambda_grad[at] = lambda_sums[i as usize];
+    }
+}
+
+/// As [`weigh_rows`] with the sources as rows and the targets as columns: leaves λ · decay · score in `scores`,
+/// λ · decay · slope in `slopes`, and returns the rows' sums of f.
+#[cube]
+fn weigh_columns(scores: &mut Rows, slopes: &mut Rows, decay: &[f64], lambda: &[f32]) -> (f32, f32) {
+    let (row, column) = (first_row(), first_column());
+    let mut flows = Array::new(2usize);
+    flows[0] = 0.0f32;
+    flows[1] = 0.0f32;
+    #[unroll]
+    for group in 0..GROUPS {
+        let number = comptime!(group as u32);
+        let score = scores.index_mut(group);
+        let slope = slopes.index_mut(group);
+        #[unroll]
+        for half in 0..2 {
+            let i = row + comptime!(half as u32 * 8);
+            let at = decay[i as usize];
+            let mut weighted_score = Vector::<f32, Const<2>>::new(0.0f32);
+            let mut weighted_slope = Vector::<f32, Const<2>>::new(0.0f32);
+            if number >= i / 8 {
+                #[unroll]
+                for side in 0..2usize {
+                    let j = column + comptime!(group as u32 * 8 + side as u32);
+                    if j >= i {
+                        let mut level = level_in_group(j, i);
+                        if number > i / 8 {
+                            level = level_of_groups(number, i / 8);
+                        }
+                        let factor = f32::cast_from(decay[j as usize] - at).exp()
+                            * lambda[j as usize * comptime!(LOCAL_LEVELS) + level as usize];
+                        let weighted = factor * slope[half].extract(side);
+                        if level > 0 {
+                            flows[half] += weighted * score[half].extract(side);
+                        }
+                        weighted_score.insert(side, factor * score[half].extract(side));
+                        weighted_slope.insert(side, weighted);
+                    }
+                }
+            }
+            score[half] = weighted_score;
+            slope[half] = weighted_slope;
+        }
+    }
+    (row_sum(flows[0]), row_sum(flows[1]))
+}
+
+/// Gradients of k, v and of the cumulative decay's columns.
+/// Cubes: heads of all sequences × chunks.
+#[cube(launch_unchecked)]
+pub(crate) fn source_gradients<E: Float, W: Size>(
+    q: &Tensor<Vector<E, W>>,
+    k: &Tensor<Vector<E, W>>,
+    v: &Tensor<Vector<E, W>>,
+    grad: &Tensor<Vector<E, W>>,
+    log_decay: &Tensor<f32>,
+    lambda: &Tensor<f32>,
+    gradients: &[Vector<f32, Const<4>>],
+    totals: &[f32],
+    k_grad: &mut Tensor<Vector<E, Const<2>>>,
+    v_grad: &mut Tensor<Vector<E, Const<2>>>,
+    column_flows: &mut [f32],
+    tree: Tree,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
+    let seq_len = log_decay.shape(1) as u32;
+    let place = place_of(row, chunk, log_decay.shape(2) as u32, seq_len);
+    let plane = UNIT_POS / 32;
+    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
+    let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
+    let mut keys = empty_tile::<E, W>();
+    let mut values = empty_tile::<E, W>();
+    let mut right = empty_tile::<E, W>();
+    let mut state = empty_tile::<E, W>();
+    local_lambda(lambda, &place, &mut weights);
+    cumulative_decay(log_decay, &place, &mut decay);
+
+    let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
+    let mut scores = zeros();
+    for key_block in 0..tree.key_blocks {
+        load::<E, W>(&mut keys, k, &place, key_block);
+        load::<E, W>(&mut right, q, &place, key_block);
+        sync_cube();
+        multiply::<E, W>(&mut scores, &keys, &right, (2 * plane, 8u32), orders, arithmetic);
+        sync_cube();
+    }
+    let mut slopes = zeros();
+    for value_block in 0..tree.value_blocks {
+        load::<E, W>(&mut values, v, &place, value_block);
+        load::<E, W>(&mut right, grad, &place, value_block);
+        sync_cube();
+        multiply::<E, W>(&mut slopes, &values, &right, (2 * plane, 8u32), orders, arithmetic);
+        sync_cube();
+    }
+    let mut flows = weigh_columns(&mut scores, &mut slopes, &decay, &weights);
+    let single = tree.key_blocks * tree.value_blocks == 1;
+    let end = decay[63];
+    let factors = (
+        f32::cast_from(end - decay[first_row() as usize]).exp(),
+        f32::cast_from(end - decay[first_row() as usize + 8]).exp(),
+    );
+
+    for value_block in 0..tree.value_blocks {
+        sync_cube();
+        load::<E, W>(&mut right, grad, &place, value_block);
+        let mut reads = zeros();
+        for key_block in 0..tree.key_blocks {
+            if tree.key_blocks > 1 {
+                sync_cube();
+                load::<E, W>(&mut keys, k, &place, key_block);
+            }
+            load_chunk_gradient::<E, W>(&mut state, gradients, totals, &tree, row, chunk, key_block, value_block);
+            sync_cube();
+            let as_stored = comptime!(Orders { left_transposed: false, right_transposed: false });
+            multiply::<E, W>(&mut reads, &keys, &state, all_groups(), as_stored, arithmetic);
+        }
+        let mut sums = zeros();
+        multiply_rows::<E, W>(&mut sums, &scores, &right, (plane, 4u32), arithmetic);
+        add_scaled(&mut sums, &reads, factors);
+        store::<E>(v_grad, &sums, &place, value_block);
+    }
+    for key_block in 0..tree.key_blocks {
+        sync_cube();
+        load::<E, W>(&mut right, q, &place, key_block);
+        if tree.key_blocks > 1 {
+            load::<E, W>(&mut keys, k, &place, key_block);
+        }
+        let mut reads = zeros();
+        for value_block in 0..tree.value_blocks {
+            if !single {
+                sync_cube();
+                load::<E, W>(&mut values, v, &place, value_block);
+                load_chunk_gradient::<E, W>(&mut state, gradients, totals, &tree, row, chunk, key_block, value_block);
+            }
+            sync_cube();
+            multiply::<E, W>(&mut reads, &values, &state, all_groups(), orders, arithmetic);
+        }
+        let mut sums = zeros();
+        multiply_rows::<E, W>(&mut sums, &slopes, &right, (plane, 4u32), arithmetic);
+        let dots = dot_rows::<E, W>(&reads, &keys);
+        flows = (flows.0 + factors.0 * dots.0, flows.1 + factors.1 * dots.1);
+        add_scaled(&mut sums, &reads, factors);
+        store::<E>(k_grad, &sums, &place, key_block);
+    }
+    if UNIT_POS_PLANE % 4 == 0 {
+        let at = row as usize * seq_len as usize + (place.start + first_row()) as usize;
+        if first_row() < place.length {
+            column_flows[at] = flows.0;
+        }
+        if first_row() + 8 < place.length {
+            column_flows[at + 8] = flows.1;
+        }
+    }
+}
+
+/// Gradient of log_decay [N, T, H]: sums of rows less columns from the end. A cube a head, of 256 units.
+#[cube(launch_unchecked)]
+pub(crate) fn decay_gradient(
+    row_flows: &[f32],
+    column_flows: &[f32],
+    out: &mut Tensor<f32>,
+) {
+    let (seq_len, heads) = (out.shape(1) as u32, out.shape(2) as u32);
+    let base = (CUBE_POS_X / heads) as usize * out.stride(0) + (CUBE_POS_X % heads) as usize * out.stride(2);
+    let first = CUBE_POS_X as usize * seq_len as usize;
+    let mut plane_sums = Shared::<[f64]>::new_slice(8usize);
+    let mut total = 0.0f64;
+    let plane = UNIT_POS / 32;
+    for tile in 0..seq_len.div_ceil(256) {
+        let back = tile * 256 + UNIT_POS;
+        let mut value = 0.0f64;
+        if back < seq_len {
+            let at = first + (seq_len - 1 - back) as usize;
+            value = f64::cast_from(row_flows[at]) - f64::cast_from(column_flows[at]);
+        }
+        let mut sum = plane_inclusive_sum(value);
+        if UNIT_POS_PLANE == 31 {
+            plane_sums[plane as usize] = sum;
+        }
+        sync_cube();
+        let mut whole = 0.0f64;
+        for other in 0..8u32 {
+            if other < plane {
+                sum += plane_sums[other as usize];
+            }
+            whole += plane_sums[other as usize];
+        }
+        if back < seq_len {
+            let at = base + (seq_len - 1 - back) as usize * out.stride(1);
+            out[at] = f32::cast_from(total + sum);
+        }
+        total += whole;
+        sync_cube();
+    }
+}

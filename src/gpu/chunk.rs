@@ -1,0 +1,235 @@
+//! What the kernels of the operator know of a chunk: its tiles, its decay and the weights inside it.
+//!
+//! A sequence is cut into chunks of 64 positions. Two positions of one chunk have the level of their places in
+//! it, which is 0 to 6; a position and an earlier chunk have level 7 + the highest bit in which the two chunks'
+//! indices differ.
+
+use super::tile::{GROUPS, Rows, SIDE, UNITS, pitch};
+use cubecl::prelude::*;
+
+/// Levels of positions inside a chunk.
+pub(crate) const LOCAL_LEVELS: usize = 7;
+
+/// A chunk of one head.
+#[derive(CubeType, Clone, Copy)]
+pub(crate) struct Place {
+    /// Sequence × heads + head.
+    pub(crate) row: u32,
+    pub(crate) sequence: u32,
+    pub(crate) head: u32,
+    pub(crate) chunk: u32,
+    /// First position.
+    pub(crate) start: u32,
+    /// Positions that the sequence has in this chunk.
+    pub(crate) length: u32,
+}
+
+#[cube]
+pub(crate) fn place_of(row: u32, chunk: u32, heads: u32, seq_len: u32) -> Place {
+    let start = chunk * comptime!(SIDE as u32);
+    Place {
+        row,
+        sequence: row / heads,
+        head: row % heads,
+        chunk,
+        start,
+        length: min(seq_len - start, comptime!(SIDE as u32)),
+    }
+}
+
+/// Where a unit's rows and columns are in a result: rows 16 · plane + lane / 4 and 8 below it, columns
+/// 2 · (lane % 4) and the next of every group.
+#[cube]
+pub(crate) fn first_row() -> u32 {
+    UNIT_POS / 32 * 16 + UNIT_POS_PLANE / 4
+}
+
+#[cube]
+pub(crate) fn first_column() -> u32 {
+    UNIT_POS_PLANE % 4 * 2
+}
+
+/// Vector `at` of the 64 columns of x [N, T, H, columns] from column 64 · `block` on, row after row: its row, its
+/// place in a tile and its value, zero beyond the sequence and the last column.
+#[cube]
+fn vector_of<E: Float, W: Size>(
+    x: &Tensor<Vector<E, W>>,
+    place: &Place,
+    block: u32,
+    at: u32,
+) -> (usize, usize, Vector<E, W>) {
+    let pitch = pitch::<W>();
+    let width = W::value();
+    let row_vectors = comptime!((SIDE / width) as u32);
+    let (row, column) = (at / row_vectors, at % row_vectors);
+    let from = (block * comptime!(SIDE as u32) + column * comptime!(width as u32)) as usize;
+    let mut value = Vector::<E, W>::new(E::from_int(0));
+    if row < place.length && from < x.shape(3) {
+        let base = place.sequence as usize * x.stride(0) + place.head as usize * x.stride(2);
+        value = x[(base + (place.start + row) as usize * x.stride(1) + from) / width];
+    }
+    (row as usize, row as usize * pitch + column as usize, value)
+}
+
+/// Fills a tile with 64 columns of x [N, T, H, columns], from column 64 · `block` on.
+#[cube]
+pub(crate) fn load<E: Float, W: Size>(
+    tile: &mut [Vector<E, W>],
+    x: &Tensor<Vector<E, W>>,
+    place: &Place,
+    block: u32,
+) {
+    let width = W::value();
+    #[unroll]
+    for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
+        let (_row, to, value) = vector_of::<E, W>(x, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
+        tile[to] = value;
+    }
+}
+
+/// [`load`], each row multiplied by its factor.
+#[cube]
+pub(crate) fn load_scaled<E: Float, W: Size>(
+    tile: &mut [Vector<E, W>],
+    x: &Tensor<Vector<E, W>>,
+    place: &Place,
+    block: u32,
+    factors: &[f32],
+) {
+    let width = W::value();
+    #[unroll]
+    for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
+        let (row, to, value) = vector_of::<E, W>(x, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
+        let scaled = Vector::<f32, W>::cast_from(value) * Vector::<f32, W>::new(factors[row]);
+        tile[to] = Vector::<E, W>::cast_from(scaled);
+    }
+}
+
+/// Cumulative log-decay inside a chunk: the sum over its positions up to and with each. In f64, so that small
+/// differences after a large decay are not lost. Ends with a barrier.
+#[cube]
+pub(crate) fn cumulative_decay(log_decay: &Tensor<f32>, place: &Place, sums: &mut [f64]) {
+    if UNIT_POS < 32 {
+        let base = place.sequence as usize * log_decay.stride(0) + place.head as usize * log_decay.stride(2);
+        let first = UNIT_POS * 2;
+        let mut a = 0.0f64;
+        let mut b = 0.0f64;
+        if first < place.length {
+            a = f64::cast_from(log_decay[base + (place.start + first) as usize * log_decay.stride(1)]);
+        }
+        if first + 1 < place.length {
+            b = f64::cast_from(log_decay[base + (place.start + first + 1) as usize * log_decay.stride(1)]);
+        }
+        let through = plane_inclusive_sum(a + b);
+        sums[first as usize] = through - b;
+        sums[first as usize + 1] = through;
+    }
+    sync_cube();
+}
+
+/// λ of the levels inside the chunk: 7 numbers a position. Zero beyond the sequence and λ's levels.
+#[cube]
+pub(crate) fn local_lambda(lambda: &Tensor<f32>, place: &Place, out: &mut [f32]) {
+    let base = place.sequence as usize * lambda.stride(0) + place.head as usize * lambda.stride(2);
+    for i in range_stepped(UNIT_POS, comptime!((SIDE * LOCAL_LEVELS) as u32), comptime!(UNITS as u32)) {
+        let (row, level) = (i / comptime!(LOCAL_LEVELS as u32), i % comptime!(LOCAL_LEVELS as u32));
+        let mut value = 0.0f32;
+        if row < place.length && (level as usize) < lambda.shape(3) {
+            let position = (place.start + row) as usize;
+            value = lambda[base + position * lambda.stride(1) + level as usize * lambda.stride(3)];
+        }
+        out[i as usize] = value;
+    }
+}
+
+/// λ of one level at the positions of this unit's two rows.
+#[cube]
+pub(crate) fn lambda_of_rows(lambda: &Tensor<f32>, place: &Place, level: u32) -> (f32, f32) {
+    let base = place.sequence as usize * lambda.stride(0)
+        + place.head as usize * lambda.stride(2)
+        + level as usize * lambda.stride(3);
+    let row = first_row();
+    let mut first = 0.0f32;
+    let mut second = 0.0f32;
+    if row < place.length {
+        first = lambda[base + (place.start + row) as usize * lambda.stride(1)];
+    }
+    if row + 8 < place.length {
+        second = lambda[base + (place.start + row + 8) as usize * lambda.stride(1)];
+    }
+    (first, second)
+}
+
+/// Level of a row in group `row_group` of 8 positions and a column in an earlier group.
+#[cube]
+pub(crate) fn level_of_groups(row_group: u32, column_group: u32) -> u32 {
+    35 - (row_group ^ column_group).leading_zeros()
+}
+
+/// Level of two positions in one group of 8.
+#[cube]
+pub(crate) fn level_in_group(row: u32, column: u32) -> u32 {
+    32 - (row ^ column).leading_zeros()
+}
+
+/// Sum over the four lanes that share a row.
+#[cube]
+pub(crate) fn row_sum(value: f32) -> f32 {
+    let pairs = value + plane_shuffle_xor(value, 1);
+    pairs + plane_shuffle_xor(pairs, 2)
+}
+
+/// result += factor of each row · rows.
+#[cube]
+pub(crate) fn add_scaled(result: &mut Rows, rows: &Rows, factors: (f32, f32)) {
+    #[unroll]
+    for group in 0..GROUPS {
+        let pair = rows.index(group);
+        let sum = result.index_mut(group);
+        sum[0] = sum[0] + pair[0] * Vector::new(factors.0);
+        sum[1] = sum[1] + pair[1] * Vector::new(factors.1);
+    }
+}
+
+/// Products of each row with the same row of a tile.
+#[cube]
+pub(crate) fn dot_rows<E: Float, W: Size>(rows: &Rows, tile: &[Vector<E, W>]) -> (f32, f32) {
+    let pitch = pitch::<W>();
+    let width = W::value();
+    let pairs = tile.with_vector_size::<Const<2>>();
+    let half = comptime!(pitch * width / 2);
+    let at = first_row() as usize * half + first_column() as usize / 2;
+    let mut first = Vector::<f32, Const<2>>::new(0.0f32);
+    let mut second = Vector::<f32, Const<2>>::new(0.0f32);
+    #[unroll]
+    for group in 0..GROUPS {
+        let pair = rows.index(group);
+        first += pair[0] * Vector::cast_from(pairs[at + comptime!(group * 4)]);
+        second += pair[1] * Vector::cast_from(pairs[at + comptime!(group * 4 + 8 * half)]);
+    }
+    (row_sum(first.extract(0usize) + first.extract(1usize)), row_sum(second.extract(0usize) + second.extract(1usize)))
+}
+
+/// Writes a result to 64 columns of x [N, T, H, columns], from column 64 · `block` on.
+#[cube]
+pub(crate) fn store<E: Float>(
+    x: &mut Tensor<Vector<E, Const<2>>>,
+    rows: &Rows,
+    place: &Place,
+    block: u32,
+) {
+    let base = place.sequence as usize * x.stride(0) + place.head as usize * x.stride(2);
+    #[unroll]
+    for group in 0..GROUPS {
+        let column = (block * comptime!(SIDE as u32) + comptime!(group as u32 * 8) + first_column()) as usize;
+        let pair = rows.index(group);
+        #[unroll]
+        for half in 0..2 {
+            let row = first_row() + comptime!(half as u32 * 8);
+            if row < place.length && column < x.shape(3) {
+                let at = base + (place.start + row) as usize * x.stride(1) + column;
+                x[at / 2] = Vector::cast_from(pair[half]);
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Launches of the operator's kernels.
+//!
+//! Forward: states of chunks, their tree, outputs. Backward: states and tree again, gradients of the states that
+//! were read, then those of queries and of sources, and the decay's. Memory is linear in T: the tree has 2 T / 64
+//! matrices [K, V] a head.
+
+use super::tree::TreeLaunch;
+use super::{Arithmetic, DeviceOp, DeviceTensor, backward, empty, forward, readable, tile, tree};
+use burn::tensor::DType;
+use cubecl::prelude::{CubeCount, CubeDim, Float};
+use half::bf16;
+
+/// The operator with inputs q, k [N, T, H, K], v [N, T, H, V] in f32 or bf16, and log_decay [N, T, H] and
+/// λ [N, T, H, L] in f32; output [N, T, H, V]. K and V are multiples of 8.
+#[derive(Clone, Debug)]
+pub(crate) struct Attention {
+    /// How numbers are multiplied, where they are f32.
+    pub(crate) arithmetic: Arithmetic,
+}
+
+impl Default for Attention {
+    fn default() -> Self {
+        Self { arithmetic: Arithmetic::Split }
+    }
+}
+
+impl DeviceOp<5> for Attention {
+    fn forward(&self, inputs: &[DeviceTensor; 5]) -> DeviceTensor {
+        let launch = Launch::new(self, inputs);
+        match launch.q.dtype {
+            DType::BF16 => launch.forward::<bf16>(),
+            _ => launch.forward::<f32>(),
+        }
+    }
+
+    fn backward(
+        &self,
+        inputs: &[DeviceTensor; 5],
+        grad: DeviceTensor,
+        needed: [bool; 5],
+    ) -> [Option<DeviceTensor>; 5] {
+        let launch = Launch::new(self, inputs);
+        let grad = readable(&grad, launch.width);
+        let grads = match launch.q.dtype {
+            DType::BF16 => launch.backward::<bf16>(&grad),
+            _ => launch.backward::<f32>(&grad),
+        };
+        let mut needed = needed.into_iter();
+        grads.map(|grad| needed.next().unwrap_or(false).then_some(grad))
+    }
+}
+
+/// One call's tensors and sizes.
+struct Launch {
+    q: DeviceTensor,
+    k: DeviceTensor,
+    v: DeviceTensor,
+    log_decay: DeviceTensor,
+    lambda: DeviceTensor,
+    arithmetic: Arithmetic,
+    /// Elements that a unit reads at once: 16 bytes.
+    width: usize,
+    /// Heads of all sequences.
+    rows: usize,
+    chunks: usize,
+    key_blocks: usize,
+    value_blocks: usize,
+    /// Of every height, the index of its first node.
+    heights: Vec<usize>,
+    nodes: usize,
+}
+
+/// Block states and whole log-decays of a tree.
+struct States {
+    states: DeviceTensor,
+    totals: DeviceTensor,
+}
+
+impl Launch {
+    fn new(op: &Attention, [q, k, v, log_decay, lambda]: &[DeviceTensor; 5]) -> Self {
+        let width = 16 / q.dtype.size();
+        let [n, t, h, key_dim] = q.meta.shape().dims();
+        let value_dim = v.meta.shape().dims::<4>()[3];
+        let chunks = t.div_ceil(tile::SIDE);
+        let (mut heights, mut nodes) = (Vec::new(), 0);
+        let mut at_height = chunks;
+        while at_height > 0 {
+            heights.push(nodes);
+            nodes += at_height;
+            at_height /= 2;
+        }
+        let arithmetic = if q.dtype == DType::BF16 { Arithmetic::Bf16 } else { op.arithmetic };
+        Self {
+            q: readable(q, width),
+            k: readable(k, width),
+            v: readable(v, width),
+            log_decay: log_decay.clone(),
+            lambda: lambda.clone(),
+            arithmetic,
+            width,
+            rows: n * h,
+            chunks,
+            key_blocks: key_dim.div_ceil(tile::SIDE),
+            value_blocks: value_dim.div_ceil(tile::SIDE),
+            heights,
+            nodes,
+        }
+    }
+
+    fn tree(&self) -> TreeLaunch {
+        TreeLaunch::new(
+            self.chunks as u32,
+            self.nodes as u32,
+            self.value_blocks as u32,
+            self.key_blocks as u32,
+        )
+    }
+
+    /// Elements of a node.
+    fn node(&self) -> usize {
+        self.key_blocks * self.value_blocks * tile::SIDE * tile::SIDE
+    }
+
+    fn units() -> CubeDim {
+        CubeDim::new_1d(tile::UNITS as u32)
+    }
+
+    /// A cube for each of `count` parts of every head, and for each tile.
+    fn cubes(&self, count: usize, tiles: usize) -> CubeCount {
+        CubeCount::Static((self.rows * count) as u32, tiles as u32, 1)
+    }
+
+    fn states<E: Float>(&self) -> States {
+        let states = empty(&self.q, [self.rows * self.nodes, self.node()], DType::F32);
+        let totals = empty(&self.q, [self.rows * self.nodes], DType::F32);
+        if self.chunks > 1 {
+            let client = &self.q.client;
+            // SAFETY: the shapes are those that the kernels were written for.
+            unsafe {
+                tree::chunk_states::launch_unchecked::<E>(
+                    client,
+                    self.cubes(self.chunks, self.key_blocks * self.value_blocks),
+                    Self::units(),
+                    self.width,
+                    self.k.clone().into_tensor_arg(),
+                    self.v.clone().into_tensor_arg(),
+                    self.log_decay.clone().into_tensor_arg(),
+                    states.clone().into_buffer_arg(),
+                    totals.clone().into_buffer_arg(),
+                    self.tree(),
+                    self.arithmetic,
+                );
+                // Blocks of this height and above are read if a later chunk has this bit.
+                for height in 1..=(self.chunks - 1).ilog2() as usize {
+                    let (size, parents) = (self.node() / 4, self.chunks >> height);
+                    let count = self.rows * parents * size;
+                    tree::merge_states::launch_unchecked(
+                        client,
+                        CubeCount::Static(count.div_ceil(256) as u32, 1, 1),
+                        CubeDim::new_1d(256),
+                        states.clone().into_buffer_arg(),
+                        totals.clone().into_buffer_arg(),
+                        self.nodes as u32,
+                        self.heights[height - 1] as u32,
+                        self.heights[height] as u32,
+                        parents as u32,
+                        size as u32,
+                        count as u32,
+                    );
+                }
+            }
+        }
+        States { states, totals }
+    }
+
+    fn forward<E: Float>(&self) -> DeviceTensor {
+        let States { states, totals } = self.states::<E>();
+        let y = empty(&self.q, self.v.meta.shape().clone(), self.q.dtype);
+        // SAFETY: as above.
+        unsafe {
+            forward::outputs::launch_unchecked::<E>(
+                &self.q.client,
+                self.cubes(self.chunks, self.value_blocks),
+                Self::units(),
+                self.width,
+                self.q.clone().into_tensor_arg(),
+                self.k.clone().into_tensor_arg(),
+                self.v.clone().into_tensor_arg(),
+                self.log_decay.clone().into_tensor_arg(),
+                self.lambda.clone().into_tensor_arg(),
+                states.into_buffer_arg(),
+                totals.into_buffer_arg(),
+                y.clone().into_tensor_arg(),
+                self.tree(),
+                self.arithmetic,
+            );
+        }
+        y
+    }
+
+    fn backward<E: Float>(&self, grad: &DeviceTensor) -> [DeviceTensor; 5] {
+        let States { states, totals } = self.states::<E>();
+        let like = |tensor: &DeviceTensor| empty(tensor, tensor.meta.shape().clone(), tensor.dtype);
+        let [q_grad, k_grad, v_grad] = [&self.q, &self.k, &self.v].map(like);
+        let (decay_grad, lambda_grad) = (like(&self.log_decay), like(&self.lambda));
+        let flows = || empty(&self.q, [self.log_decay.meta.shape().num_elements()], DType::F32);
+        let (row_flows, column_flows) = (flows(), flows());
+        let (client, units) = (&self.q.client, Self::units());
+        let levels = self.lambda.meta.shape().dims::<4>()[3];
+        // SAFETY: as above.
+        unsafe {
+            backward::query_gradients::launch_unchecked::<E>(
+                client,
+                self.cubes(self.chunks, 1),
+                units,
+                self.width,
+                self.q.clone().into_tensor_arg(),
+                self.k.clone().into_tensor_arg(),
+                self.v.clone().into_tensor_arg(),
+                grad.clone().into_tensor_arg(),
+                self.log_decay.clone().into_tensor_arg(),
+                self.lambda.clone().into_tensor_arg(),
+                states.into_buffer_arg(),
+                totals.clone().into_buffer_arg(),
+                q_grad.clone().into_tensor_arg(),
+                lambda_grad.clone().into_tensor_arg(),
+                row_flows.clone().into_buffer_arg(),
+                self.tree(),
+                levels,
+                self.arithmetic,
+            );
+            let gradients = empty(&self.q, [self.rows * self.nodes, self.node()], DType::F32);
+            let last = self.chunks - 1;
+            let read: usize = (0..self.heights.len()).map(|height| (last >> height).div_ceil(2)).sum();
+            if read > 0 {
+                tree::state_gradients::launch_unchecked::<E>(
+                    client,
+                    self.cubes(read, self.key_blocks * self.value_blocks),
+                    units,
+                    self.width,
+                    self.q.clone().into_tensor_arg(),
+                    grad.clone().into_tensor_arg(),
+                    self.log_decay.clone().into_tensor_arg(),
+                    self.lambda.clone().into_tensor_arg(),
+                    totals.clone().into_buffer_arg(),
+                    gradients.clone().into_buffer_arg(),
+                    self.tree(),
+                    read as u32,
+                    self.arithmetic,
+                );
+            }
+            backward::source_gradients::launch_unchecked::<E>(
+                client,
+                self.cubes(self.chunks, 1),
+                units,
+                self.width,
+                self.q.clone().into_tensor_arg(),
+                self.k.clone().into_tensor_arg(),
+                self.v.clone().into_tensor_arg(),
+                grad.clone().into_tensor_arg(),
+                self.log_decay.clone().into_tensor_arg(),
+                self.lambda.clone().into_tensor_arg(),
+                gradients.into_buffer_arg(),
+                totals.into_buffer_arg(),
+                k_grad.clone().into_tensor_arg(),
+                v_grad.clone().into_tensor_arg(),
+                column_flows.clone().into_buffer_arg(),
+                self.tree(),
+                self.arithmetic,
+            );
+            backward::decay_gradient::launch_unchecked(
+                client,
+                CubeCount::Static(self.rows as u32, 1, 1),
+                CubeDim::new_1d(256),
+                row_flows.into_buffer_arg(),
+                column_flows.into_buffer_arg(),
+                decay_grad.clone().into_tensor_arg(),
+            );
+        }
+        [q_grad, k_grad, v_grad, decay_grad, lambda_grad]
+    }
+}

@@ -1,0 +1,275 @@
+//! Products of 64 × 64 tiles on tensor cores.
+//!
+//! A cube has four planes; plane p owns rows 16p … 16p + 15 of a result, in registers. A tile in shared memory
+//! has 16 bytes of padding a row, so that the lanes of a fragment fall into different banks.
+
+use cubecl::cmma::{MatrixIdent, MmaDefinition};
+use cubecl::prelude::*;
+use cubecl::tf32;
+
+/// Rows and columns of a tile.
+pub(crate) const SIDE: usize = 64;
+/// Units of a cube: four planes of 32.
+pub(crate) const UNITS: usize = 128;
+/// Groups of 8 columns in a tile.
+pub(crate) const GROUPS: usize = SIDE / 8;
+
+/// How numbers are multiplied; sums are f32 always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Arithmetic {
+    /// Tiles of bf16.
+    Bf16,
+    /// Tiles of f32, rounded to 10 bits of mantissa.
+    Tf32,
+    /// Tiles of f32, each number as the sum of two of 10 bits: close to f32, at three times the products.
+    Split,
+}
+
+/// How the factors of a product are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Orders {
+    /// The left factor's tile is its transpose.
+    pub(crate) left_transposed: bool,
+    /// The right factor's tile is its transpose.
+    pub(crate) right_transposed: bool,
+}
+
+/// Neighbouring columns 2t and 2t + 1 of a group of 8, in rows r and r + 8 of a plane's 16, where r = lane / 4
+/// and t = lane % 4.
+pub(crate) type Pair = Array<Vector<f32, Const<2>>>;
+/// A plane's 16 rows of a result: a pair for each group of 8 columns.
+pub(crate) type Rows = Sequence<Pair>;
+
+/// Vectors of W elements from one row of a tile to the next: one more than a row has.
+#[cube]
+pub(crate) fn pitch<W: Size>() -> comptime_type!(usize) {
+    let width = W::value();
+    comptime!(SIDE / width + 1)
+}
+
+/// An empty tile.
+#[cube]
+pub(crate) fn empty_tile<E: Float, W: Size>() -> Shared<[Vector<E, W>]> {
+    let pitch = pitch::<W>();
+    Shared::new_aligned_slice(comptime!(SIDE * pitch), 16usize)
+}
+
+/// A result of zeros.
+#[cube]
+pub(crate) fn zeros() -> Rows {
+    let mut rows = Sequence::new();
+    #[unroll]
+    for _ in 0..GROUPS {
+        let mut pair = Array::new(2usize);
+        pair[0] = Vector::new(0.0f32);
+        pair[1] = Vector::new(0.0f32);
+        rows.push(pair);
+    }
+    rows
+}
+
+/// Every group of columns.
+#[cube]
+pub(crate) fn all_groups() -> (u32, u32) {
+    (0u32, 8u32)
+}
+
+/// Adds left · right; of the result only the groups of columns from `groups.0` up to `groups.1` are computed.
+#[cube]
+pub(crate) fn multiply<E: Float, W: Size>(
+    sums: &mut Rows,
+    left: &[Vector<E, W>],
+    right: &[Vector<E, W>],
+    groups: (u32, u32),
+    #[comptime] orders: Orders,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let row = UNIT_POS / 32 * 16;
+    for step in 0..4u32 {
+        if comptime!(arithmetic == Arithmetic::Bf16) {
+            let a = load_a::<E, W>(left, row, step * 16, orders.left_transposed);
+            multiply_bf16::<E, W>(sums, &a, right, step * 16, groups, orders.right_transposed);
+        } else {
+            for half in 0..2u32 {
+                let depth = step * 16 + half * 8;
+                let mut a = Array::new(4usize);
+                #[unroll]
+                for i in 0..4 {
+                    let r = row + UNIT_POS_PLANE / 4 + comptime!(i as u32 % 2 * 8);
+                    let c = UNIT_POS_PLANE % 4 * 2 + comptime!(i as u32 / 2) + depth;
+                    a[i] = element::<E, W>(left, r, c, orders.left_transposed);
+                }
+                multiply_f32::<E, W>(sums, &a, right, depth, groups, orders.right_transposed, arithmetic);
+            }
+        }
+    }
+}
+
+/// Adds left · right, where left is in registers: 64 columns of a plane's 16 rows, of which only those from
+/// `16 · steps.0` up to `16 · steps.1` count. The right factor's tile is as it is read.
+#[cube]
+pub(crate) fn multiply_rows<E: Float, W: Size>(
+    sums: &mut Rows,
+    left: &Rows,
+    right: &[Vector<E, W>],
+    steps: (u32, u32),
+    #[comptime] arithmetic: Arithmetic,
+) {
+    #[unroll]
+    for step in 0..4 {
+        if comptime!(step as u32) >= steps.0 && comptime!(step as u32) < steps.1 {
+            if comptime!(arithmetic == Arithmetic::Bf16) {
+                let (first, second) = (left.index(comptime!(2 * step)), left.index(comptime!(2 * step + 1)));
+                let mut a = Array::new(4usize);
+                a[0] = Vector::<E, Const<2>>::cast_from(first[0]);
+                a[1] = Vector::<E, Const<2>>::cast_from(first[1]);
+                a[2] = Vector::<E, Const<2>>::cast_from(second[0]);
+                a[3] = Vector::<E, Const<2>>::cast_from(second[1]);
+                multiply_bf16::<E, W>(sums, &a, right, comptime!(step as u32 * 16), all_groups(), false);
+            } else {
+                #[unroll]
+                for half in 0..2 {
+                    let pair = left.index(comptime!(2 * step + half));
+                    let mut a = Array::new(4usize);
+                    // The inner axis may be walked in any order: lane t takes columns 2t and 2t + 1.
+                    a[0] = pair[0].extract(0usize);
+                    a[1] = pair[1].extract(0usize);
+                    a[2] = pair[0].extract(1usize);
+                    a[3] = pair[1].extract(1usize);
+                    let depth = comptime!((step * 16 + half * 8) as u32);
+                    multiply_f32::<E, W>(sums, &a, right, depth, all_groups(), false, arithmetic);
+                }
+            }
+        }
+    }
+}
+
+/// Element (row, column) of the matrix that a tile of f32 holds, itself or its transpose.
+#[cube]
+fn element<E: Float, W: Size>(
+    tile: &[Vector<E, W>],
+    row: u32,
+    column: u32,
+    #[comptime] transposed: bool,
+) -> f32 {
+    let pitch = pitch::<W>();
+    let width = W::value();
+    let pitch = comptime!((pitch * width) as u32);
+    let scalars = tile.with_vector_size::<Const<1>>();
+    let index = if comptime!(transposed) { column * pitch + row } else { row * pitch + column };
+    f32::cast_from(scalars[index as usize].extract(0usize))
+}
+
+/// Fragment of a left factor: rows from `row`, 16 of the inner axis from `depth`.
+#[cube]
+fn load_a<E: Float, W: Size>(
+    tile: &[Vector<E, W>],
+    row: u32,
+    depth: u32,
+    #[comptime] transposed: bool,
+) -> Array<Vector<E, Const<2>>> {
+    let pitch = pitch::<W>();
+    let pitch = comptime!(pitch as u32);
+    let lane = UNIT_POS_PLANE;
+    // Lane l points to row l % 8 of the 8 × 8 matrix l / 8: rows 0 or 8, then columns 0 or 8.
+    let (r, c) = if comptime!(transposed) {
+        (lane / 16 * 8 + lane % 8 + depth, row + lane / 8 % 2 * 8)
+    } else {
+        (row + lane / 8 % 2 * 8 + lane % 8, lane / 16 * 8 + depth)
+    };
+    let start = (r * pitch + c / 8) as usize;
+    let definition = MmaDefinition::<E, E, f32>::new(16usize, 8usize, 16usize);
+    definition.load_matrix::<_, Const<2>>(&tile[start..start + 1], MatrixIdent::A, 4usize, transposed)
+}
+
+#[cube]
+fn multiply_bf16<E: Float, W: Size>(
+    sums: &mut Rows,
+    a: &Array<Vector<E, Const<2>>>,
+    right: &[Vector<E, W>],
+    depth: u32,
+    groups: (u32, u32),
+    #[comptime] transposed: bool,
+) {
+    let pitch = pitch::<W>();
+    let pitch = comptime!(pitch as u32);
+    let lane = UNIT_POS_PLANE;
+    let definition = MmaDefinition::<E, E, f32>::new(16usize, 8usize, 16usize);
+    #[unroll]
+    for double in 0..4 {
+        if comptime!(double as u32 * 2 + 2) > groups.0 && comptime!(double as u32 * 2) < groups.1 {
+            let column = comptime!(double as u32 * 16);
+            // Two groups of columns at once: matrices at depth 0 and 8 of the first, then of the second.
+            let (r, c) = if comptime!(transposed) {
+                (column + lane / 16 * 8 + lane % 8, depth + lane / 8 % 2 * 8)
+            } else {
+                (depth + lane / 8 % 2 * 8 + lane % 8, column + lane / 16 * 8)
+            };
+            let start = (r * pitch + c / 8) as usize;
+            let b = definition.load_matrix::<_, Const<2>>(
+                &right[start..start + 1],
+                MatrixIdent::B,
+                4usize,
+                comptime!(!transposed),
+            );
+            #[unroll]
+            for i in 0..2 {
+                let mut fragment = Array::new(2usize);
+                fragment[0] = b[comptime!(2 * i)];
+                fragment[1] = b[comptime!(2 * i + 1)];
+                definition.execute_inplace(a, &fragment, sums.index_mut(comptime!(2 * double + i)));
+            }
+        }
+    }
+}
+
+#[cube]
+fn multiply_f32<E: Float, W: Size>(
+    sums: &mut Rows,
+    a: &Array<f32>,
+    right: &[Vector<E, W>],
+    depth: u32,
+    groups: (u32, u32),
+    #[comptime] transposed: bool,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let (high, low) = split(a, 4usize);
+    let definition = MmaDefinition::<tf32, tf32, f32>::new(16usize, 8usize, 8usize);
+    #[unroll]
+    for group in 0..GROUPS {
+        if comptime!(group as u32) >= groups.0 && comptime!(group as u32) < groups.1 {
+            let mut b = Array::new(2usize);
+            #[unroll]
+            for i in 0..2 {
+                let r = UNIT_POS_PLANE % 4 * 2 + comptime!(i as u32) + depth;
+                let c = UNIT_POS_PLANE / 4 + comptime!(group as u32 * 8);
+                b[i] = element::<E, W>(right, r, c, transposed);
+            }
+            let (b_high, b_low) = split(&b, 2usize);
+            let sum = sums.index_mut(group);
+            if comptime!(arithmetic == Arithmetic::Split) {
+                definition.execute_inplace(&low, &b_high, sum);
+                definition.execute_inplace(&high, &b_low, sum);
+            }
+            definition.execute_inplace(&high, &b_high, sum);
+        }
+    }
+}
+
+/// Each number as the sum of two that tf32 holds.
+#[cube]
+fn split(
+    values: &Array<f32>,
+    #[comptime] count: usize,
+) -> (Array<Vector<tf32, Const<1>>>, Array<Vector<tf32, Const<1>>>) {
+    let mut high = Array::new(count);
+    let mut low = Array::new(count);
+    #[unroll]
+    for i in 0..count {
+        // The upper 10 bits of the mantissa.
+        let rounded = f32::reinterpret(u32::reinterpret(values[i]) & 0xffff_e000u32);
+        high[i] = Vector::<tf32, Const<1>>::cast_from(Vector::<f32, Const<1>>::new(rounded));
+        low[i] = Vector::<tf32, Const<1>>::cast_from(Vector::<f32, Const<1>>::new(values[i] - rounded));
+    }
+    (high, low)
+}

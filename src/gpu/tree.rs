@@ -1,0 +1,258 @@
+//! States of blocks of chunks: a binary tree of matrices [K, V] a head, and its gradients.
+//!
+//! Height j of the tree has a node for every complete block of 2^j chunks: its state, decayed to the block's end,
+//! and its whole log-decay. Heights follow one another, so that node b at height j has index b + Σ_{i<j} (chunks >> i).
+//! K and V are rounded up to whole tiles.
+
+use super::chunk::{LOCAL_LEVELS, cumulative_decay, first_column, first_row, load, load_scaled, place_of};
+use super::tile::{Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, all_groups, empty_tile, multiply, pitch, zeros};
+use cubecl::prelude::*;
+
+/// Sizes of a head's tree.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(crate) struct Tree {
+    /// Chunks of a sequence.
+    pub(crate) chunks: u32,
+    /// Nodes of a head.
+    pub(crate) nodes: u32,
+    /// Tiles along V.
+    pub(crate) value_blocks: u32,
+    /// Tiles along K.
+    pub(crate) key_blocks: u32,
+}
+
+/// First element of a tile of a node.
+#[cube]
+fn tile_start(tree: &Tree, node: usize, key_block: u32, value_block: u32) -> usize {
+    let side = comptime!(SIDE);
+    let columns = tree.value_blocks as usize * side;
+    node * tree.key_blocks as usize * side * columns + key_block as usize * side * columns + value_block as usize * side
+}
+
+/// Fills a tile with one of a node.
+#[cube]
+pub(crate) fn load_node<E: Float, W: Size>(
+    tile: &mut [Vector<E, W>],
+    states: &[Vector<f32, Const<4>>],
+    tree: &Tree,
+    node: usize,
+    key_block: u32,
+    value_block: u32,
+) {
+    let pitch = pitch::<W>();
+    let width = W::value();
+    let quads = comptime!(pitch * width / 4);
+    let start = tile_start(tree, node, key_block, value_block);
+    let columns = tree.value_blocks as usize * comptime!(SIDE);
+    let out = tile.with_vector_size_mut::<Const<4>>();
+    #[unroll]
+    for i in 0..comptime!(SIDE * SIDE / 4 / UNITS) {
+        let at = UNIT_POS as usize + comptime!(i * UNITS);
+        let (row, quad) = (at / 16, at % 16);
+        out[row * quads + quad] = Vector::cast_from(states[(start + row * columns) / 4 + quad]);
+    }
+}
+
+/// Adds up tiles of the gradients that reach a chunk's state: those of every block that the chunk is in and that
+/// later positions read, decayed from the chunk's end to the block's.
+#[cube]
+pub(crate) fn load_chunk_gradient<E: Float, W: Size>(
+    tile: &mut [Vector<E, W>],
+    gradients: &[Vector<f32, Const<4>>],
+    totals: &[f32],
+    tree: &Tree,
+    row: u32,
+    chunk: u32,
+    key_block: u32,
+    value_block: u32,
+) {
+    let pitch = pitch::<W>();
+    let width = W::value();
+    let quads = comptime!(pitch * width / 4);
+    let columns = tree.value_blocks as usize * comptime!(SIDE);
+    let count = comptime!(SIDE * SIDE / 4 / UNITS);
+    let mut sums = Array::<Vector<f32, Const<4>>>::new(count);
+    #[unroll]
+    for i in 0..count {
+        sums[i] = Vector::new(0.0f32);
+    }
+    let first = row as usize * tree.nodes as usize;
+    let mut decay = 0.0f32;
+    let mut offset = 0u32;
+    let mut height = 0u32;
+    while (tree.chunks - 1) >> height > 0 {
+        let block = chunk >> height;
+        if block % 2 == 0 && ((block + 1) << height) < tree.chunks {
+            let node = first + (offset + block) as usize;
+            let factor = Vector::<f32, Const<4>>::new(decay.exp());
+            let start = tile_start(tree, node, key_block, value_block);
+            #[unroll]
+            for i in 0..count {
+                let at = UNIT_POS as usize + comptime!(i * UNITS);
+                sums[i] += factor * gradients[(start + at / 16 * columns) / 4 + at % 16];
+            }
+            // Only blocks that are complete have a total, and no other is asked for: higher ones are read
+            // only if they are.
+            if ((block + 2) << height) <= tree.chunks {
+                decay += totals[node + 1];
+            }
+        }
+        offset += tree.chunks >> height;
+        height += 1;
+    }
+    let out = tile.with_vector_size_mut::<Const<4>>();
+    #[unroll]
+    for i in 0..count {
+        let at = UNIT_POS as usize + comptime!(i * UNITS);
+        out[at / 16 * quads + at % 16] = Vector::cast_from(sums[i]);
+    }
+}
+
+/// Writes a result to a tile of a node.
+#[cube]
+fn store_node(
+    states: &mut [Vector<f32, Const<2>>],
+    rows: &Rows,
+    tree: &Tree,
+    node: usize,
+    key_block: u32,
+    value_block: u32,
+) {
+    let start = tile_start(tree, node, key_block, value_block);
+    let columns = tree.value_blocks as usize * comptime!(SIDE);
+    #[unroll]
+    for group in 0..GROUPS {
+        let pair = rows.index(group);
+        #[unroll]
+        for half in 0..2 {
+            let row = first_row() as usize + comptime!(half * 8);
+            states[(start + row * columns + comptime!(group * 8) + first_column() as usize) / 2] = pair[half];
+        }
+    }
+}
+
+/// States of chunks, Σ_s exp(decay from s to the chunk's end) k_s v_sᵀ, and their whole log-decay.
+/// Cubes: (heads of all sequences × chunks, tiles of K × V).
+#[cube(launch_unchecked)]
+pub(crate) fn chunk_states<E: Float, W: Size>(
+    k: &Tensor<Vector<E, W>>,
+    v: &Tensor<Vector<E, W>>,
+    log_decay: &Tensor<f32>,
+    states: &mut [Vector<f32, Const<2>>],
+    totals: &mut [f32],
+    tree: Tree,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
+    let (key_block, value_block) = (CUBE_POS_Y / tree.value_blocks, CUBE_POS_Y % tree.value_blocks);
+    let place = place_of(row, chunk, log_decay.shape(2) as u32, log_decay.shape(1) as u32);
+    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
+    let mut factors = Shared::<[f32]>::new_slice(comptime!(SIDE));
+    let mut keys = empty_tile::<E, W>();
+    let mut values = empty_tile::<E, W>();
+    cumulative_decay(log_decay, &place, &mut decay);
+    if UNIT_POS < 64 {
+        factors[UNIT_POS as usize] = f32::cast_from(decay[63] - decay[UNIT_POS as usize]).exp();
+    }
+    sync_cube();
+    load_scaled::<E, W>(&mut keys, k, &place, key_block, &factors);
+    load::<E, W>(&mut values, v, &place, value_block);
+    sync_cube();
+    let mut state = zeros();
+    let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
+    multiply::<E, W>(&mut state, &keys, &values, all_groups(), orders, arithmetic);
+    let node = (row * tree.nodes + chunk) as usize;
+    store_node(states, &state, &tree, node, key_block, value_block);
+    if UNIT_POS == 0 && CUBE_POS_Y == 0 {
+        totals[node] = f32::cast_from(decay[63]);
+    }
+}
+
+/// One height of the tree from the one below: parent = exp(decay over the right child) · left + right.
+/// A unit for four elements of a parent.
+#[cube(launch_unchecked)]
+pub(crate) fn merge_states(
+    states: &mut [Vector<f32, Const<4>>],
+    totals: &mut [f32],
+    nodes: u32,
+    below: u32,
+    above: u32,
+    parents: u32,
+    size: u32,
+    count: u32,
+) {
+    let at = ABSOLUTE_POS as u32;
+    if at < count {
+        let (element, parent, row) = ((at % size) as usize, at / size % parents, at / size / parents);
+        let left = (row * nodes + below + 2 * parent) as usize;
+        let to = (row * nodes + above + parent) as usize;
+        let size = size as usize;
+        let factor = Vector::new(totals[left + 1].exp());
+        states[to * size + element] = states[left * size + element] * factor + states[(left + 1) * size + element];
+        if element == 0 {
+            totals[to] = totals[left] + totals[left + 1];
+        }
+    }
+}
+
+/// Gradients of the states that are read, each Σ_t λ_t · exp(decay from the block's end to t) · q_t ∂y_tᵀ over
+/// the positions of the block's right neighbour.
+/// Cubes: (heads of all sequences × nodes that are read, highest first; tiles of K × V).
+#[cube(launch_unchecked)]
+pub(crate) fn state_gradients<E: Float, W: Size>(
+    q: &Tensor<Vector<E, W>>,
+    grad: &Tensor<Vector<E, W>>,
+    log_decay: &Tensor<f32>,
+    lambda: &Tensor<f32>,
+    totals: &[f32],
+    gradients: &mut [Vector<f32, Const<2>>],
+    tree: Tree,
+    read_nodes: u32,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let (row, mut index) = (CUBE_POS_X / read_nodes, CUBE_POS_X % read_nodes);
+    let (key_block, value_block) = (CUBE_POS_Y / tree.value_blocks, CUBE_POS_Y % tree.value_blocks);
+    let last = tree.chunks - 1;
+    let mut height = 31 - last.leading_zeros();
+    let mut at_height = ((last >> height) + 1) / 2;
+    while index >= at_height {
+        index -= at_height;
+        height -= 1;
+        at_height = ((last >> height) + 1) / 2;
+    }
+    let mut offset = 0u32;
+    for i in 0..height {
+        offset += tree.chunks >> i;
+    }
+    let first = row * tree.nodes;
+    let block = 2 * index;
+    let level = (comptime!(LOCAL_LEVELS as u32) + height) as usize;
+
+    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
+    let mut factors = Shared::<[f32]>::new_slice(comptime!(SIDE));
+    let mut queries = empty_tile::<E, W>();
+    let mut grads = empty_tile::<E, W>();
+    let mut sums = zeros();
+    let mut before = 0.0f32;
+    for chunk in (block + 1) << height..min((block + 2) << height, tree.chunks) {
+        let place = place_of(row, chunk, log_decay.shape(2) as u32, log_decay.shape(1) as u32);
+        cumulative_decay(log_decay, &place, &mut decay);
+        if UNIT_POS < 64 {
+            let mut weight = 0.0f32;
+            if UNIT_POS < place.length {
+                let base = place.sequence as usize * lambda.stride(0) + place.head as usize * lambda.stride(2);
+                let position = (place.start + UNIT_POS) as usize;
+                weight = lambda[base + position * lambda.stride(1) + level * lambda.stride(3)];
+            }
+            factors[UNIT_POS as usize] = weight * (f32::cast_from(decay[UNIT_POS as usize]) + before).exp();
+        }
+        before += totals[(first + chunk) as usize];
+        sync_cube();
+        load_scaled::<E, W>(&mut queries, q, &place, key_block, &factors);
+        load::<E, W>(&mut grads, grad, &place, value_block);
+        sync_cube();
+        let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
+        multiply::<E, W>(&mut sums, &queries, &grads, all_groups(), orders, arithmetic);
+    }
+    store_node(gradients, &sums, &tree, (first + offset + block) as usize, key_block, value_block);
+}
