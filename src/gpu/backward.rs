@@ -7,12 +7,12 @@
 
 use super::chunk::{
     LOCAL_LEVELS, add_scaled, cumulative_decay, dot_rows, first_column, first_row, lambda_of_rows, level_in_group,
-    level_of_groups, load, local_lambda, place_of, row_sum, store,
+    level_of_groups, load, local_lambda, place_of, row_sum, scale, store, to_tile,
 };
 use super::tile::{
-    Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, all_groups, empty_tile, multiply, multiply_rows, zeros,
+    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, plane_group, plane_row, whole, zeros,
 };
-use super::tree::{Tree, load_chunk_gradient, load_node};
+use super::tree::{Tree, fetch_node, load_chunk_gradient, put, read_node, staged};
 use cubecl::prelude::*;
 
 /// From scores q·k and slopes ∂y·v of a chunk's positions t (rows) and s (columns): adds e to the sums by level,
@@ -31,7 +31,7 @@ fn weigh_rows(
     flows[1] = 0.0f32;
     #[unroll]
     for group in 0..GROUPS {
-        let number = comptime!(group as u32);
+        let number = plane_group() + comptime!(group as u32);
         let score = scores.index(group);
         let slope = slopes.index_mut(group);
         #[unroll]
@@ -40,27 +40,37 @@ fn weigh_rows(
             let at = decay[i as usize];
             let weights = i as usize * comptime!(LOCAL_LEVELS);
             let mut weighted = Vector::<f32, Const<2>>::new(0.0f32);
-            if number <= i / 8 {
+            if number < i / 8 {
+                // One level for the whole group: 4, 5 or 6.
+                let level = level_of_groups(i / 8, number);
+                let weight = lambda[weights + level as usize];
+                let mut e = 0.0f32;
+                #[unroll]
+                for side in 0..2usize {
+                    let j = column + comptime!(group as u32 * 8 + side as u32);
+                    let slope = slope[half].extract(side) * f32::cast_from(at - decay[j as usize]).exp();
+                    e += slope * score[half].extract(side);
+                    weighted.insert(side, slope * weight);
+                }
+                flows[half] += weight * e;
+                #[unroll]
+                for l in 4..LOCAL_LEVELS {
+                    by_level[comptime!(half * LOCAL_LEVELS + l)] += select(level == comptime!(l as u32), e, 0.0f32);
+                }
+            } else if number == i / 8 {
                 #[unroll]
                 for side in 0..2usize {
                     let j = column + comptime!(group as u32 * 8 + side as u32);
                     if j <= i {
-                        let mut level = level_in_group(i, j);
-                        if number < i / 8 {
-                            level = level_of_groups(i / 8, number);
-                        }
-                        let factor = f32::cast_from(at - decay[j as usize]).exp();
-                        let e = factor * score[half].extract(side) * slope[half].extract(side);
+                        let level = level_in_group(i, j);
                         let weight = lambda[weights + level as usize];
-                        weighted.insert(side, slope[half].extract(side) * factor * weight);
-                        if level > 0 {
-                            flows[half] += weight * e;
-                        }
+                        let slope = slope[half].extract(side) * f32::cast_from(at - decay[j as usize]).exp();
+                        let e = slope * score[half].extract(side);
+                        weighted.insert(side, slope * weight);
+                        flows[half] += select(level > 0, weight * e, 0.0f32);
                         #[unroll]
-                        for l in 0..LOCAL_LEVELS {
-                            if level == comptime!(l as u32) {
-                                by_level[comptime!(half * LOCAL_LEVELS + l)] += e;
-                            }
+                        for l in 0..4usize {
+                            by_level[comptime!(half * LOCAL_LEVELS + l)] += select(level == comptime!(l as u32), e, 0.0f32);
                         }
                     }
                 }
@@ -81,7 +91,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
     grad: &Tensor<Vector<E, W>>,
     log_decay: &Tensor<f32>,
     lambda: &Tensor<f32>,
-    states: &[Vector<f32, Const<4>>],
+    states: &[Vector<E, W>],
     totals: &[f32],
     q_grad: &mut Tensor<Vector<E, Const<2>>>,
     lambda_grad: &mut Tensor<f32>,
@@ -93,16 +103,23 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
     let seq_len = log_decay.shape(1) as u32;
     let place = place_of(row, chunk, log_decay.shape(2) as u32, seq_len);
-    let plane = UNIT_POS / 32;
     let lane = UNIT_POS_PLANE % 4;
+    // This plane's first row, in the sums of its half of the columns.
+    let own = (UNIT_POS / 128 * comptime!(SIDE as u32) + first_row()) as usize;
+    // Of a plane's rows, only columns up to the diagonal.
+    let diagonal = plane_row() / 8 + 2;
+    let below = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: diagonal };
     let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
     let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
-    let mut lambda_sums = Shared::<[f32]>::new_slice(comptime!(SIDE * levels));
+    // One sum for each half of the columns.
+    let mut lambda_sums = Shared::<[f32]>::new_slice(comptime!(2 * SIDE * levels));
+    let mut flow_sums = Shared::<[f32]>::new_slice(comptime!(2 * SIDE));
     let mut left = empty_tile::<E, W>();
     let mut right = empty_tile::<E, W>();
     let mut queries = empty_tile::<E, W>();
+    let mut weighted = empty_tile::<E, W>();
     local_lambda(lambda, &place, &mut weights);
-    for i in range_stepped(UNIT_POS, comptime!((SIDE * levels) as u32), comptime!(UNITS as u32)) {
+    for i in range_stepped(UNIT_POS, comptime!((2 * SIDE * levels) as u32), comptime!(UNITS as u32)) {
         lambda_sums[i as usize] = 0.0f32;
     }
     cumulative_decay(log_decay, &place, &mut decay);
@@ -113,7 +130,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         load::<E, W>(&mut queries, q, &place, key_block);
         load::<E, W>(&mut right, k, &place, key_block);
         sync_cube();
-        multiply::<E, W>(&mut scores, &queries, &right, (0u32, 2 * plane + 2), orders, arithmetic);
+        multiply::<E, W>(&mut scores, &queries, &right, &below, orders, arithmetic);
         sync_cube();
     }
     let mut slopes = zeros();
@@ -121,7 +138,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         load::<E, W>(&mut left, grad, &place, value_block);
         load::<E, W>(&mut right, v, &place, value_block);
         sync_cube();
-        multiply::<E, W>(&mut slopes, &left, &right, (0u32, 2 * plane + 2), orders, arithmetic);
+        multiply::<E, W>(&mut slopes, &left, &right, &below, orders, arithmetic);
         sync_cube();
     }
     let mut by_level = Array::<f32>::new(comptime!(2 * LOCAL_LEVELS));
@@ -136,12 +153,16 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         for l in 0..LOCAL_LEVELS {
             let sum = row_sum(by_level[comptime!(half * LOCAL_LEVELS + l)]);
             if lane == 0 && comptime!(l < levels) {
-                lambda_sums[(first_row() as usize + comptime!(half * 8)) * levels + l] = sum;
+                lambda_sums[(own + comptime!(half * 8)) * levels + l] = sum;
             }
         }
     }
 
+    to_tile::<E, W>(&mut weighted, &slopes);
+
     let (first, second) = (f32::cast_from(decay[first_row() as usize]), f32::cast_from(decay[first_row() as usize + 8]));
+    let first_node = row * tree.nodes;
+    let mut staged = staged::<E, W>();
     for key_block in 0..tree.key_blocks {
         sync_cube();
         load::<E, W>(&mut right, k, &place, key_block);
@@ -150,58 +171,71 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         }
         sync_cube();
         let mut sums = zeros();
-        multiply_rows::<E, W>(&mut sums, &slopes, &right, (0u32, plane + 1), arithmetic);
+        let extent = Extent { first_step: 0u32, end_step: diagonal / 2, first_group: 0u32, end_group: 8u32 };
+        let as_stored = comptime!(Orders { left_transposed: false, right_transposed: false });
+        multiply::<E, W>(&mut sums, &weighted, &right, &extent, as_stored, arithmetic);
         let mut before = 0.0f32;
-        let mut offset = 0u32;
+        let mut remaining = chunk;
         let mut height = 0u32;
-        while chunk >> height > 0 {
-            let block = chunk >> height;
-            if block % 2 == 1 {
-                let node = (row * tree.nodes + offset + block - 1) as usize;
-                let mut reads = zeros();
-                for value_block in 0..tree.value_blocks {
-                    sync_cube();
-                    if tree.value_blocks > 1 {
-                        load::<E, W>(&mut left, grad, &place, value_block);
-                    }
-                    load_node::<E, W>(&mut right, states, &tree, node, key_block, value_block);
-                    sync_cube();
-                    multiply::<E, W>(&mut reads, &left, &right, all_groups(), orders, arithmetic);
-                }
-                let level = comptime!(LOCAL_LEVELS as u32) + height;
-                let weight = lambda_of_rows(lambda, &place, level);
-                let factors = ((first + before).exp(), (second + before).exp());
-                let dots = dot_rows::<E, W>(&reads, &queries);
-                let e = (dots.0 * factors.0, dots.1 * factors.1);
-                if lane == 0 {
-                    let at = first_row() as usize * levels + level as usize;
-                    lambda_sums[at] = lambda_sums[at] + e.0;
-                    lambda_sums[at + comptime!(8 * levels)] = lambda_sums[at + comptime!(8 * levels)] + e.1;
-                }
-                flows = (flows.0 + weight.0 * e.0, flows.1 + weight.1 * e.1);
-                add_scaled(&mut sums, &reads, (weight.0 * factors.0, weight.1 * factors.1));
-                before += totals[node];
+    let mut node = 0u32;
+        if remaining > 0 {
+            let next = read_node(&tree, chunk, remaining);
+            height = next.0;
+            node = next.1;
+            fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, key_block, 0u32);
+        }
+        while remaining > 0 {
+            let (level, this_node) = (comptime!(LOCAL_LEVELS as u32) + height, first_node + node);
+            remaining &= remaining - 1;
+            if remaining > 0 {
+                let next = read_node(&tree, chunk, remaining);
+            height = next.0;
+            node = next.1;
             }
-            offset += tree.chunks >> height;
-            height += 1;
+            let mut reads = zeros();
+            for value_block in 0..tree.value_blocks {
+                sync_cube();
+                if tree.value_blocks > 1 {
+                    load::<E, W>(&mut left, grad, &place, value_block);
+                }
+                put::<E, W>(&mut right, &staged);
+                sync_cube();
+                if value_block + 1 < tree.value_blocks {
+                    fetch_node::<E, W>(&mut staged, states, &tree, this_node as usize, key_block, value_block + 1);
+                } else if remaining > 0 {
+                    fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, key_block, 0u32);
+                }
+                multiply::<E, W>(&mut reads, &left, &right, &whole(), orders, arithmetic);
+            }
+            let weight = lambda_of_rows(lambda, &place, level);
+            let factors = ((first + before).exp(), (second + before).exp());
+            let dots = dot_rows::<E, W>(&reads, &queries);
+            let e = (dots.0 * factors.0, dots.1 * factors.1);
+            if lane == 0 {
+                let at = own * levels + level as usize;
+                lambda_sums[at] = lambda_sums[at] + e.0;
+                lambda_sums[at + comptime!(8 * levels)] = lambda_sums[at + comptime!(8 * levels)] + e.1;
+            }
+            flows = (flows.0 + weight.0 * e.0, flows.1 + weight.1 * e.1);
+            add_scaled(&mut sums, &reads, (weight.0 * factors.0, weight.1 * factors.1));
+            before += totals[this_node as usize];
         }
         store::<E>(q_grad, &sums, &place, key_block);
     }
     if lane == 0 {
-        let at = row as usize * seq_len as usize + (place.start + first_row()) as usize;
-        if first_row() < place.length {
-            row_flows[at] = flows.0;
-        }
-        if first_row() + 8 < place.length {
-            row_flows[at + 8] = flows.1;
-        }
+        flow_sums[own] = flows.0;
+        flow_sums[own + 8] = flows.1;
     }
     sync_cube();
+    if UNIT_POS < place.length {
+        let at = row as usize * seq_len as usize + (place.start + UNIT_POS) as usize;
+        row_flows[at] = flow_sums[UNIT_POS as usize] + flow_sums[UNIT_POS as usize + comptime!(SIDE)];
+    }
     let base = place.sequence as usize * lambda_grad.stride(0) + place.head as usize * lambda_grad.stride(2);
     for i in range_stepped(UNIT_POS, place.length * comptime!(levels as u32), comptime!(UNITS as u32)) {
         let (position, level) = (i / comptime!(levels as u32), i % comptime!(levels as u32));
         let at = base + (place.start + position) as usize * lambda_grad.stride(1) + level as usize;
-        lambda_grad[at] = lambda_sums[i as usize];
+        lambda_grad[at] = lambda_sums[i as usize] + lambda_sums[i as usize + comptime!(SIDE * levels)];
     }
 }
 
@@ -215,7 +249,7 @@ fn weigh_columns(scores: &mut Rows, slopes: &mut Rows, decay: &[f64], lambda: &[
     flows[1] = 0.0f32;
     #[unroll]
     for group in 0..GROUPS {
-        let number = comptime!(group as u32);
+        let number = plane_group() + comptime!(group as u32);
         let score = scores.index_mut(group);
         let slope = slopes.index_mut(group);
         #[unroll]
@@ -261,7 +295,7 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
     grad: &Tensor<Vector<E, W>>,
     log_decay: &Tensor<f32>,
     lambda: &Tensor<f32>,
-    gradients: &[Vector<f32, Const<4>>],
+    gradients: &[Vector<E, W>],
     totals: &[f32],
     k_grad: &mut Tensor<Vector<E, Const<2>>>,
     v_grad: &mut Tensor<Vector<E, Const<2>>>,
@@ -272,13 +306,18 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
     let seq_len = log_decay.shape(1) as u32;
     let place = place_of(row, chunk, log_decay.shape(2) as u32, seq_len);
-    let plane = UNIT_POS / 32;
+    // Of a plane's rows, which are sources here, only columns from the diagonal on.
+    let diagonal = plane_row() / 8;
+    let above = Extent { first_step: 0u32, end_step: 4u32, first_group: diagonal, end_group: 8u32 };
+    let later = Extent { first_step: diagonal / 2, end_step: 4u32, first_group: 0u32, end_group: 8u32 };
     let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
     let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
     let mut keys = empty_tile::<E, W>();
     let mut values = empty_tile::<E, W>();
     let mut right = empty_tile::<E, W>();
     let mut state = empty_tile::<E, W>();
+    let mut weighted = empty_tile::<E, W>();
+    let mut flow_sums = Shared::<[f32]>::new_slice(comptime!(2 * SIDE));
     local_lambda(lambda, &place, &mut weights);
     cumulative_decay(log_decay, &place, &mut decay);
 
@@ -288,7 +327,7 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
         load::<E, W>(&mut keys, k, &place, key_block);
         load::<E, W>(&mut right, q, &place, key_block);
         sync_cube();
-        multiply::<E, W>(&mut scores, &keys, &right, (2 * plane, 8u32), orders, arithmetic);
+        multiply::<E, W>(&mut scores, &keys, &right, &above, orders, arithmetic);
         sync_cube();
     }
     let mut slopes = zeros();
@@ -296,7 +335,7 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
         load::<E, W>(&mut values, v, &place, value_block);
         load::<E, W>(&mut right, grad, &place, value_block);
         sync_cube();
-        multiply::<E, W>(&mut slopes, &values, &right, (2 * plane, 8u32), orders, arithmetic);
+        multiply::<E, W>(&mut slopes, &values, &right, &above, orders, arithmetic);
         sync_cube();
     }
     let mut flows = weigh_columns(&mut scores, &mut slopes, &decay, &weights);
@@ -307,6 +346,8 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
         f32::cast_from(end - decay[first_row() as usize + 8]).exp(),
     );
 
+    let as_stored = comptime!(Orders { left_transposed: false, right_transposed: false });
+    to_tile::<E, W>(&mut weighted, &scores);
     for value_block in 0..tree.value_blocks {
         sync_cube();
         load::<E, W>(&mut right, grad, &place, value_block);
@@ -318,14 +359,14 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
             }
             load_chunk_gradient::<E, W>(&mut state, gradients, totals, &tree, row, chunk, key_block, value_block);
             sync_cube();
-            let as_stored = comptime!(Orders { left_transposed: false, right_transposed: false });
-            multiply::<E, W>(&mut reads, &keys, &state, all_groups(), as_stored, arithmetic);
+            multiply::<E, W>(&mut reads, &keys, &state, &whole(), as_stored, arithmetic);
         }
-        let mut sums = zeros();
-        multiply_rows::<E, W>(&mut sums, &scores, &right, (plane, 4u32), arithmetic);
-        add_scaled(&mut sums, &reads, factors);
-        store::<E>(v_grad, &sums, &place, value_block);
+        scale(&mut reads, factors);
+        multiply::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
+        store::<E>(v_grad, &reads, &place, value_block);
     }
+    sync_cube();
+    to_tile::<E, W>(&mut weighted, &slopes);
     for key_block in 0..tree.key_blocks {
         sync_cube();
         load::<E, W>(&mut right, q, &place, key_block);
@@ -340,23 +381,23 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
                 load_chunk_gradient::<E, W>(&mut state, gradients, totals, &tree, row, chunk, key_block, value_block);
             }
             sync_cube();
-            multiply::<E, W>(&mut reads, &values, &state, all_groups(), orders, arithmetic);
+            multiply::<E, W>(&mut reads, &values, &state, &whole(), orders, arithmetic);
         }
-        let mut sums = zeros();
-        multiply_rows::<E, W>(&mut sums, &slopes, &right, (plane, 4u32), arithmetic);
+        scale(&mut reads, factors);
         let dots = dot_rows::<E, W>(&reads, &keys);
-        flows = (flows.0 + factors.0 * dots.0, flows.1 + factors.1 * dots.1);
-        add_scaled(&mut sums, &reads, factors);
-        store::<E>(k_grad, &sums, &place, key_block);
+        flows = (flows.0 + dots.0, flows.1 + dots.1);
+        multiply::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
+        store::<E>(k_grad, &reads, &place, key_block);
     }
     if UNIT_POS_PLANE % 4 == 0 {
-        let at = row as usize * seq_len as usize + (place.start + first_row()) as usize;
-        if first_row() < place.length {
-            column_flows[at] = flows.0;
-        }
-        if first_row() + 8 < place.length {
-            column_flows[at + 8] = flows.1;
-        }
+        let own = (UNIT_POS / 128 * comptime!(SIDE as u32) + first_row()) as usize;
+        flow_sums[own] = flows.0;
+        flow_sums[own + 8] = flows.1;
+    }
+    sync_cube();
+    if UNIT_POS < place.length {
+        let at = row as usize * seq_len as usize + (place.start + UNIT_POS) as usize;
+        column_flows[at] = flow_sums[UNIT_POS as usize] + flow_sums[UNIT_POS as usize + comptime!(SIDE)];
     }
 }
 

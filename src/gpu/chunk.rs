@@ -4,7 +4,7 @@
 //! it, which is 0 to 6; a position and an earlier chunk have level 7 + the highest bit in which the two chunks'
 //! indices differ.
 
-use super::tile::{GROUPS, Rows, SIDE, UNITS, pitch};
+use super::tile::{GROUPS, Rows, SIDE, UNITS, pitch, plane_group, plane_row};
 use cubecl::prelude::*;
 
 /// Levels of positions inside a chunk.
@@ -13,11 +13,8 @@ pub(crate) const LOCAL_LEVELS: usize = 7;
 /// A chunk of one head.
 #[derive(CubeType, Clone, Copy)]
 pub(crate) struct Place {
-    /// Sequence × heads + head.
-    pub(crate) row: u32,
     pub(crate) sequence: u32,
     pub(crate) head: u32,
-    pub(crate) chunk: u32,
     /// First position.
     pub(crate) start: u32,
     /// Positions that the sequence has in this chunk.
@@ -28,25 +25,23 @@ pub(crate) struct Place {
 pub(crate) fn place_of(row: u32, chunk: u32, heads: u32, seq_len: u32) -> Place {
     let start = chunk * comptime!(SIDE as u32);
     Place {
-        row,
         sequence: row / heads,
         head: row % heads,
-        chunk,
         start,
         length: min(seq_len - start, comptime!(SIDE as u32)),
     }
 }
 
-/// Where a unit's rows and columns are in a result: rows 16 · plane + lane / 4 and 8 below it, columns
-/// 2 · (lane % 4) and the next of every group.
+/// The first of this unit's two rows of a result; the second is 8 below.
 #[cube]
 pub(crate) fn first_row() -> u32 {
-    UNIT_POS / 32 * 16 + UNIT_POS_PLANE / 4
+    plane_row() + UNIT_POS_PLANE / 4
 }
 
+/// The first of this unit's columns of a result: it has this one and the next in each of its plane's groups.
 #[cube]
 pub(crate) fn first_column() -> u32 {
-    UNIT_POS_PLANE % 4 * 2
+    plane_group() * 8 + UNIT_POS_PLANE % 4 * 2
 }
 
 /// Vector `at` of the 64 columns of x [N, T, H, columns] from column 64 · `block` on, row after row: its row, its
@@ -172,7 +167,7 @@ pub(crate) fn level_in_group(row: u32, column: u32) -> u32 {
     32 - (row ^ column).leading_zeros()
 }
 
-/// Sum over the four lanes that share a row.
+/// Sum over the four lanes that share a row: over a plane's columns.
 #[cube]
 pub(crate) fn row_sum(value: f32) -> f32 {
     let pairs = value + plane_shuffle_xor(value, 1);
@@ -191,7 +186,18 @@ pub(crate) fn add_scaled(result: &mut Rows, rows: &Rows, factors: (f32, f32)) {
     }
 }
 
-/// Products of each row with the same row of a tile.
+/// Multiplies each row by its factor.
+#[cube]
+pub(crate) fn scale(rows: &mut Rows, factors: (f32, f32)) {
+    #[unroll]
+    for group in 0..GROUPS {
+        let pair = rows.index_mut(group);
+        pair[0] = pair[0] * Vector::new(factors.0);
+        pair[1] = pair[1] * Vector::new(factors.1);
+    }
+}
+
+/// Products of each row with the same row of a tile, over a plane's columns.
 #[cube]
 pub(crate) fn dot_rows<E: Float, W: Size>(rows: &Rows, tile: &[Vector<E, W>]) -> (f32, f32) {
     let pitch = pitch::<W>();
@@ -208,6 +214,22 @@ pub(crate) fn dot_rows<E: Float, W: Size>(rows: &Rows, tile: &[Vector<E, W>]) ->
         second += pair[1] * Vector::cast_from(pairs[at + comptime!(group * 4 + 8 * half)]);
     }
     (row_sum(first.extract(0usize) + first.extract(1usize)), row_sum(second.extract(0usize) + second.extract(1usize)))
+}
+
+/// Writes a result to a tile.
+#[cube]
+pub(crate) fn to_tile<E: Float, W: Size>(tile: &mut [Vector<E, W>], rows: &Rows) {
+    let pitch = pitch::<W>();
+    let width = W::value();
+    let pairs = tile.with_vector_size_mut::<Const<2>>();
+    let half = comptime!(pitch * width / 2);
+    let at = first_row() as usize * half + first_column() as usize / 2;
+    #[unroll]
+    for group in 0..GROUPS {
+        let pair = rows.index(group);
+        pairs[at + comptime!(group * 4)] = Vector::cast_from(pair[0]);
+        pairs[at + comptime!(group * 4 + 8 * half)] = Vector::cast_from(pair[1]);
+    }
 }
 
 /// Writes a result to 64 columns of x [N, T, H, columns], from column 64 · `block` on.

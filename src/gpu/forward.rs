@@ -2,12 +2,12 @@
 
 use super::chunk::{
     LOCAL_LEVELS, add_scaled, cumulative_decay, first_column, first_row, lambda_of_rows, level_in_group,
-    level_of_groups, load, local_lambda, place_of, store,
+    level_of_groups, load, local_lambda, place_of, store, to_tile,
 };
 use super::tile::{
-    Arithmetic, GROUPS, Orders, Rows, SIDE, all_groups, empty_tile, multiply, multiply_rows, zeros,
+    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, multiply, plane_group, plane_row, whole, zeros,
 };
-use super::tree::{Tree, load_node};
+use super::tree::{Tree, fetch_node, put, read_node, staged};
 use cubecl::prelude::*;
 
 /// Multiplies the scores of a chunk's positions by λ and decay; zero above the diagonal.
@@ -16,7 +16,7 @@ fn weigh(scores: &mut Rows, decay: &[f64], lambda: &[f32]) {
     let (row, column) = (first_row(), first_column());
     #[unroll]
     for group in 0..GROUPS {
-        let number = comptime!(group as u32);
+        let number = plane_group() + comptime!(group as u32);
         let pair = scores.index_mut(group);
         #[unroll]
         for half in 0..2 {
@@ -52,7 +52,7 @@ pub(crate) fn outputs<E: Float, W: Size>(
     v: &Tensor<Vector<E, W>>,
     log_decay: &Tensor<f32>,
     lambda: &Tensor<f32>,
-    states: &[Vector<f32, Const<4>>],
+    states: &[Vector<E, W>],
     totals: &[f32],
     y: &mut Tensor<Vector<E, Const<2>>>,
     tree: Tree,
@@ -61,56 +61,76 @@ pub(crate) fn outputs<E: Float, W: Size>(
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
     let value_block = CUBE_POS_Y;
     let place = place_of(row, chunk, log_decay.shape(2) as u32, log_decay.shape(1) as u32);
-    let plane = UNIT_POS / 32;
     let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
     let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
     let mut left = empty_tile::<E, W>();
     let mut right = empty_tile::<E, W>();
+    let mut weighted = empty_tile::<E, W>();
     local_lambda(lambda, &place, &mut weights);
     cumulative_decay(log_decay, &place, &mut decay);
 
     let mut scores = zeros();
+    // Of a plane's rows, only columns up to the diagonal.
+    let diagonal = plane_row() / 8 + 2;
     for key_block in 0..tree.key_blocks {
         load::<E, W>(&mut left, q, &place, key_block);
         load::<E, W>(&mut right, k, &place, key_block);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
-        multiply::<E, W>(&mut scores, &left, &right, (0u32, 2 * plane + 2), orders, arithmetic);
+        let extent = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: diagonal };
+        multiply::<E, W>(&mut scores, &left, &right, &extent, orders, arithmetic);
         sync_cube();
     }
     weigh(&mut scores, &decay, &weights);
+    to_tile::<E, W>(&mut weighted, &scores);
     load::<E, W>(&mut right, v, &place, value_block);
     sync_cube();
+    let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
     let mut sums = zeros();
-    multiply_rows::<E, W>(&mut sums, &scores, &right, (0u32, plane + 1), arithmetic);
+    let extent = Extent { first_step: 0u32, end_step: diagonal / 2, first_group: 0u32, end_group: 8u32 };
+    multiply::<E, W>(&mut sums, &weighted, &right, &extent, orders, arithmetic);
 
     let (first, second) = (f32::cast_from(decay[first_row() as usize]), f32::cast_from(decay[first_row() as usize + 8]));
     let mut before = 0.0f32;
-    let mut offset = 0u32;
+    let mut remaining = chunk;
+    let mut staged = staged::<E, W>();
+    let first_node = row * tree.nodes;
     let mut height = 0u32;
-    while chunk >> height > 0 {
-        let block = chunk >> height;
-        if block % 2 == 1 {
-            let node = (row * tree.nodes + offset + block - 1) as usize;
-            let mut reads = zeros();
-            for key_block in 0..tree.key_blocks {
-                sync_cube();
-                // With one block of keys, the queries are still there.
-                if tree.key_blocks > 1 {
-                    load::<E, W>(&mut left, q, &place, key_block);
-                }
-                load_node::<E, W>(&mut right, states, &tree, node, key_block, value_block);
-                sync_cube();
-                let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
-                multiply::<E, W>(&mut reads, &left, &right, all_groups(), orders, arithmetic);
-            }
-            let weight = lambda_of_rows(lambda, &place, comptime!(LOCAL_LEVELS as u32) + height);
-            let factors = (weight.0 * (first + before).exp(), weight.1 * (second + before).exp());
-            add_scaled(&mut sums, &reads, factors);
-            before += totals[node];
+    let mut node = 0u32;
+    if remaining > 0 {
+        let next = read_node(&tree, chunk, remaining);
+            height = next.0;
+            node = next.1;
+        fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, 0u32, value_block);
+    }
+    while remaining > 0 {
+        let (this_height, this_node) = (height, first_node + node);
+        remaining &= remaining - 1;
+        if remaining > 0 {
+            let next = read_node(&tree, chunk, remaining);
+            height = next.0;
+            node = next.1;
         }
-        offset += tree.chunks >> height;
-        height += 1;
+        let mut reads = zeros();
+        for key_block in 0..tree.key_blocks {
+            sync_cube();
+            // With one block of keys, the queries are still there.
+            if tree.key_blocks > 1 {
+                load::<E, W>(&mut left, q, &place, key_block);
+            }
+            put::<E, W>(&mut right, &staged);
+            sync_cube();
+            if key_block + 1 < tree.key_blocks {
+                fetch_node::<E, W>(&mut staged, states, &tree, this_node as usize, key_block + 1, value_block);
+            } else if remaining > 0 {
+                fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, 0u32, value_block);
+            }
+            multiply::<E, W>(&mut reads, &left, &right, &whole(), orders, arithmetic);
+        }
+        let weight = lambda_of_rows(lambda, &place, comptime!(LOCAL_LEVELS as u32) + this_height);
+        let factors = (weight.0 * (first + before).exp(), weight.1 * (second + before).exp());
+        add_scaled(&mut sums, &reads, factors);
+        before += totals[this_node as usize];
     }
     store::<E>(y, &sums, &place, value_block);
 }

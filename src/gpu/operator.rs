@@ -131,7 +131,7 @@ impl Launch {
     }
 
     fn states<E: Float>(&self) -> States {
-        let states = empty(&self.q, [self.rows * self.nodes, self.node()], DType::F32);
+        let states = empty(&self.q, [self.rows * self.nodes, self.node()], self.q.dtype);
         let totals = empty(&self.q, [self.rows * self.nodes], DType::F32);
         if self.chunks > 1 {
             let client = &self.q.client;
@@ -152,12 +152,13 @@ impl Launch {
                 );
                 // Blocks of this height and above are read if a later chunk has this bit.
                 for height in 1..=(self.chunks - 1).ilog2() as usize {
-                    let (size, parents) = (self.node() / 4, self.chunks >> height);
+                    let (size, parents) = (self.node() / self.width, self.chunks >> height);
                     let count = self.rows * parents * size;
-                    tree::merge_states::launch_unchecked(
+                    tree::merge_states::launch_unchecked::<E>(
                         client,
                         CubeCount::Static(count.div_ceil(256) as u32, 1, 1),
                         CubeDim::new_1d(256),
+                        self.width,
                         states.clone().into_buffer_arg(),
                         totals.clone().into_buffer_arg(),
                         self.nodes as u32,
@@ -229,7 +230,7 @@ impl Launch {
                 levels,
                 self.arithmetic,
             );
-            let gradients = empty(&self.q, [self.rows * self.nodes, self.node()], DType::F32);
+            let gradients = empty(&self.q, [self.rows * self.nodes, self.node()], self.q.dtype);
             let last = self.chunks - 1;
             let read: usize = (0..self.heights.len()).map(|height| (last >> height).div_ceil(2)).sum();
             if read > 0 {

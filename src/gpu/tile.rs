@@ -1,7 +1,8 @@
 //! Products of 64 × 64 tiles on tensor cores.
 //!
-//! A cube has four planes; plane p owns rows 16p … 16p + 15 of a result, in registers. A tile in shared memory
-//! has 16 bytes of padding a row, so that the lanes of a fragment fall into different banks.
+//! A cube has eight planes; each owns 16 rows and 32 columns of a result, in registers: plane p the rows from
+//! 16 · (p % 4) and the columns from 32 · (p / 4) on. A tile in shared memory has 16 bytes of padding a row, so that
+//! the lanes of a fragment fall into different banks.
 
 use cubecl::cmma::{MatrixIdent, MmaDefinition};
 use cubecl::prelude::*;
@@ -9,10 +10,10 @@ use cubecl::tf32;
 
 /// Rows and columns of a tile.
 pub(crate) const SIDE: usize = 64;
-/// Units of a cube: four planes of 32.
-pub(crate) const UNITS: usize = 128;
-/// Groups of 8 columns in a tile.
-pub(crate) const GROUPS: usize = SIDE / 8;
+/// Units of a cube: eight planes of 32.
+pub(crate) const UNITS: usize = 256;
+/// Groups of 8 columns that a plane owns.
+pub(crate) const GROUPS: usize = 4;
 
 /// How numbers are multiplied; sums are f32 always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,7 +38,7 @@ pub(crate) struct Orders {
 /// Neighbouring columns 2t and 2t + 1 of a group of 8, in rows r and r + 8 of a plane's 16, where r = lane / 4
 /// and t = lane % 4.
 pub(crate) type Pair = Array<Vector<f32, Const<2>>>;
-/// A plane's 16 rows of a result: a pair for each group of 8 columns.
+/// A plane's part of a result: a pair for each of its groups of 8 columns.
 pub(crate) type Rows = Sequence<Pair>;
 
 /// Vectors of W elements from one row of a tile to the next: one more than a row has.
@@ -68,30 +69,56 @@ pub(crate) fn zeros() -> Rows {
     rows
 }
 
-/// Every group of columns.
+/// This plane's first row.
 #[cube]
-pub(crate) fn all_groups() -> (u32, u32) {
-    (0u32, 8u32)
+pub(crate) fn plane_row() -> u32 {
+    UNIT_POS / 32 % 4 * 16
 }
 
-/// Adds left · right; of the result only the groups of columns from `groups.0` up to `groups.1` are computed.
+/// Number of this plane's first group of 8 columns.
+#[cube]
+pub(crate) fn plane_group() -> u32 {
+    UNIT_POS / 128 * comptime!(GROUPS as u32)
+}
+
+/// What of a product is computed: the rest is known to be zero or not needed.
+#[derive(CubeType, Clone, Copy)]
+pub(crate) struct Extent {
+    /// The inner axis counts from 16 times this on,
+    pub(crate) first_step: u32,
+    /// and up to 16 times this.
+    pub(crate) end_step: u32,
+    /// The result's columns are computed from 8 times this on,
+    pub(crate) first_group: u32,
+    /// and up to 8 times this.
+    pub(crate) end_group: u32,
+}
+
+/// All of a product.
+#[cube]
+pub(crate) fn whole() -> Extent {
+    Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: 8u32 }
+}
+
+/// Adds left · right.
 #[cube]
 pub(crate) fn multiply<E: Float, W: Size>(
     sums: &mut Rows,
     left: &[Vector<E, W>],
     right: &[Vector<E, W>],
-    groups: (u32, u32),
+    extent: &Extent,
     #[comptime] orders: Orders,
     #[comptime] arithmetic: Arithmetic,
 ) {
-    let row = UNIT_POS / 32 * 16;
-    for step in 0..4u32 {
+    let row = plane_row();
+    for step in extent.first_step..extent.end_step {
         if comptime!(arithmetic == Arithmetic::Bf16) {
             let a = load_a::<E, W>(left, row, step * 16, orders.left_transposed);
-            multiply_bf16::<E, W>(sums, &a, right, step * 16, groups, orders.right_transposed);
+            multiply_bf16::<E, W>(sums, &a, right, step * 16, extent, orders.right_transposed);
         } else {
-            for half in 0..2u32 {
-                let depth = step * 16 + half * 8;
+            #[unroll]
+            for half in 0..2 {
+                let depth = step * 16 + comptime!(half as u32 * 8);
                 let mut a = Array::new(4usize);
                 #[unroll]
                 for i in 0..4 {
@@ -99,46 +126,7 @@ pub(crate) fn multiply<E: Float, W: Size>(
                     let c = UNIT_POS_PLANE % 4 * 2 + comptime!(i as u32 / 2) + depth;
                     a[i] = element::<E, W>(left, r, c, orders.left_transposed);
                 }
-                multiply_f32::<E, W>(sums, &a, right, depth, groups, orders.right_transposed, arithmetic);
-            }
-        }
-    }
-}
-
-/// Adds left · right, where left is in registers: 64 columns of a plane's 16 rows, of which only those from
-/// `16 · steps.0` up to `16 · steps.1` count. The right factor's tile is as it is read.
-#[cube]
-pub(crate) fn multiply_rows<E: Float, W: Size>(
-    sums: &mut Rows,
-    left: &Rows,
-    right: &[Vector<E, W>],
-    steps: (u32, u32),
-    #[comptime] arithmetic: Arithmetic,
-) {
-    #[unroll]
-    for step in 0..4 {
-        if comptime!(step as u32) >= steps.0 && comptime!(step as u32) < steps.1 {
-            if comptime!(arithmetic == Arithmetic::Bf16) {
-                let (first, second) = (left.index(comptime!(2 * step)), left.index(comptime!(2 * step + 1)));
-                let mut a = Array::new(4usize);
-                a[0] = Vector::<E, Const<2>>::cast_from(first[0]);
-                a[1] = Vector::<E, Const<2>>::cast_from(first[1]);
-                a[2] = Vector::<E, Const<2>>::cast_from(second[0]);
-                a[3] = Vector::<E, Const<2>>::cast_from(second[1]);
-                multiply_bf16::<E, W>(sums, &a, right, comptime!(step as u32 * 16), all_groups(), false);
-            } else {
-                #[unroll]
-                for half in 0..2 {
-                    let pair = left.index(comptime!(2 * step + half));
-                    let mut a = Array::new(4usize);
-                    // The inner axis may be walked in any order: lane t takes columns 2t and 2t + 1.
-                    a[0] = pair[0].extract(0usize);
-                    a[1] = pair[1].extract(0usize);
-                    a[2] = pair[0].extract(1usize);
-                    a[3] = pair[1].extract(1usize);
-                    let depth = comptime!((step * 16 + half * 8) as u32);
-                    multiply_f32::<E, W>(sums, &a, right, depth, all_groups(), false, arithmetic);
-                }
+                multiply_f32::<E, W>(sums, &a, right, depth, extent, orders.right_transposed, arithmetic);
             }
         }
     }
@@ -188,7 +176,7 @@ fn multiply_bf16<E: Float, W: Size>(
     a: &Array<Vector<E, Const<2>>>,
     right: &[Vector<E, W>],
     depth: u32,
-    groups: (u32, u32),
+    extent: &Extent,
     #[comptime] transposed: bool,
 ) {
     let pitch = pitch::<W>();
@@ -196,9 +184,10 @@ fn multiply_bf16<E: Float, W: Size>(
     let lane = UNIT_POS_PLANE;
     let definition = MmaDefinition::<E, E, f32>::new(16usize, 8usize, 16usize);
     #[unroll]
-    for double in 0..4 {
-        if comptime!(double as u32 * 2 + 2) > groups.0 && comptime!(double as u32 * 2) < groups.1 {
-            let column = comptime!(double as u32 * 16);
+    for double in 0..comptime!(GROUPS / 2) {
+        let number = plane_group() + comptime!(double as u32 * 2);
+        if number + 2 > extent.first_group && number < extent.end_group {
+            let column = number * 8;
             // Two groups of columns at once: matrices at depth 0 and 8 of the first, then of the second.
             let (r, c) = if comptime!(transposed) {
                 (column + lane / 16 * 8 + lane % 8, depth + lane / 8 % 2 * 8)
@@ -229,23 +218,23 @@ fn multiply_f32<E: Float, W: Size>(
     a: &Array<f32>,
     right: &[Vector<E, W>],
     depth: u32,
-    groups: (u32, u32),
+    extent: &Extent,
     #[comptime] transposed: bool,
     #[comptime] arithmetic: Arithmetic,
 ) {
-    let (high, low) = split(a, 4usize);
+    let (high, low) = split(a, 4usize, arithmetic);
     let definition = MmaDefinition::<tf32, tf32, f32>::new(16usize, 8usize, 8usize);
     #[unroll]
     for group in 0..GROUPS {
-        if comptime!(group as u32) >= groups.0 && comptime!(group as u32) < groups.1 {
+        let number = plane_group() + comptime!(group as u32);
+        if number >= extent.first_group && number < extent.end_group {
             let mut b = Array::new(2usize);
             #[unroll]
             for i in 0..2 {
                 let r = UNIT_POS_PLANE % 4 * 2 + comptime!(i as u32) + depth;
-                let c = UNIT_POS_PLANE / 4 + comptime!(group as u32 * 8);
-                b[i] = element::<E, W>(right, r, c, transposed);
+                b[i] = element::<E, W>(right, r, UNIT_POS_PLANE / 4 + number * 8, transposed);
             }
-            let (b_high, b_low) = split(&b, 2usize);
+            let (b_high, b_low) = split(&b, 2usize, arithmetic);
             let sum = sums.index_mut(group);
             if comptime!(arithmetic == Arithmetic::Split) {
                 definition.execute_inplace(&low, &b_high, sum);
@@ -261,13 +250,17 @@ fn multiply_f32<E: Float, W: Size>(
 fn split(
     values: &Array<f32>,
     #[comptime] count: usize,
+    #[comptime] arithmetic: Arithmetic,
 ) -> (Array<Vector<tf32, Const<1>>>, Array<Vector<tf32, Const<1>>>) {
     let mut high = Array::new(count);
     let mut low = Array::new(count);
     #[unroll]
     for i in 0..count {
-        // The upper 10 bits of the mantissa.
-        let rounded = f32::reinterpret(u32::reinterpret(values[i]) & 0xffff_e000u32);
+        // The upper 10 bits of the mantissa; alone, the number is rounded.
+        let rounded = if comptime!(arithmetic == Arithmetic::Tf32) {
+            values[i]
+        } else { f32::reinterpret(u32::reinterpret(values[i]) & 0xffff_e000u32)
+        };
         high[i] = Vector::<tf32, Const<1>>::cast_from(Vector::<f32, Const<1>>::new(rounded));
         low[i] = Vector::<tf32, Const<1>>::cast_from(Vector::<f32, Const<1>>::new(values[i] - rounded));
     }

@@ -2,10 +2,11 @@
 //!
 //! Height j of the tree has a node for every complete block of 2^j chunks: its state, decayed to the block's end,
 //! and its whole log-decay. Heights follow one another, so that node b at height j has index b + Σ_{i<j} (chunks >> i).
-//! K and V are rounded up to whole tiles.
+//! K and V are rounded up to whole tiles, and elements have the type of the
+//! inputs: a state is summed in f32 and rounded once, and once more at every height.
 
 use super::chunk::{LOCAL_LEVELS, cumulative_decay, first_column, first_row, load, load_scaled, place_of};
-use super::tile::{Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, all_groups, empty_tile, multiply, pitch, zeros};
+use super::tile::{Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, pitch, whole, zeros};
 use cubecl::prelude::*;
 
 /// Sizes of a head's tree.
@@ -29,28 +30,67 @@ fn tile_start(tree: &Tree, node: usize, key_block: u32, value_block: u32) -> usi
     node * tree.key_blocks as usize * side * columns + key_block as usize * side * columns + value_block as usize * side
 }
 
-/// Fills a tile with one of a node.
+/// This unit's share of a tile of a node, on its way from global to shared memory.
+pub(crate) type Staged<E, W> = Array<Vector<E, W>>;
+
+/// Vectors of a tile that a unit moves.
 #[cube]
-pub(crate) fn load_node<E: Float, W: Size>(
-    tile: &mut [Vector<E, W>],
-    states: &[Vector<f32, Const<4>>],
+fn share<W: Size>() -> comptime_type!(usize) {
+    let width = W::value();
+    comptime!(SIDE * SIDE / width / UNITS)
+}
+
+/// Reads a unit's share of a tile of a node: issued before a product, it arrives meanwhile.
+#[cube]
+pub(crate) fn fetch_node<E: Float, W: Size>(
+    staged: &mut Staged<E, W>,
+    states: &[Vector<E, W>],
     tree: &Tree,
     node: usize,
     key_block: u32,
     value_block: u32,
 ) {
-    let pitch = pitch::<W>();
     let width = W::value();
-    let quads = comptime!(pitch * width / 4);
     let start = tile_start(tree, node, key_block, value_block);
     let columns = tree.value_blocks as usize * comptime!(SIDE);
-    let out = tile.with_vector_size_mut::<Const<4>>();
+    let (share, row_vectors) = (share::<W>(), comptime!(SIDE / width));
     #[unroll]
-    for i in 0..comptime!(SIDE * SIDE / 4 / UNITS) {
+    for i in 0..share {
         let at = UNIT_POS as usize + comptime!(i * UNITS);
-        let (row, quad) = (at / 16, at % 16);
-        out[row * quads + quad] = Vector::cast_from(states[(start + row * columns) / 4 + quad]);
+        staged[i] = states[(start + at / row_vectors * columns) / width + at % row_vectors];
     }
+}
+
+/// An empty share.
+#[cube]
+pub(crate) fn staged<E: Float, W: Size>() -> Staged<E, W> {
+    let share = share::<W>();
+    Array::new(share)
+}
+
+/// Writes a share to a tile.
+#[cube]
+pub(crate) fn put<E: Float, W: Size>(tile: &mut [Vector<E, W>], staged: &Staged<E, W>) {
+    let pitch = pitch::<W>();
+    let width = W::value();
+    let (share, row_vectors) = (share::<W>(), comptime!(SIDE / width));
+    #[unroll]
+    for i in 0..share {
+        let at = UNIT_POS as usize + comptime!(i * UNITS);
+        tile[at / row_vectors * pitch + at % row_vectors] = staged[i];
+    }
+}
+
+/// The next block that a chunk reads, of the height of the lowest set bit of `remaining`, which is `chunk`
+/// without the bits of the heights before: its node, counted from the head's first.
+#[cube]
+pub(crate) fn read_node(tree: &Tree, chunk: u32, remaining: u32) -> (u32, u32) {
+    let height = 31 - (remaining & (0 - remaining)).leading_zeros();
+    let mut offset = 0u32;
+    for i in 0..height {
+        offset += tree.chunks >> i;
+    }
+    (height, offset + (chunk >> height) - 1)
 }
 
 /// Adds up tiles of the gradients that reach a chunk's state: those of every block that the chunk is in and that
@@ -58,7 +98,7 @@ pub(crate) fn load_node<E: Float, W: Size>(
 #[cube]
 pub(crate) fn load_chunk_gradient<E: Float, W: Size>(
     tile: &mut [Vector<E, W>],
-    gradients: &[Vector<f32, Const<4>>],
+    gradients: &[Vector<E, W>],
     totals: &[f32],
     tree: &Tree,
     row: u32,
@@ -68,12 +108,11 @@ pub(crate) fn load_chunk_gradient<E: Float, W: Size>(
 ) {
     let pitch = pitch::<W>();
     let width = W::value();
-    let quads = comptime!(pitch * width / 4);
+    let (share, row_vectors) = (share::<W>(), comptime!(SIDE / width));
     let columns = tree.value_blocks as usize * comptime!(SIDE);
-    let count = comptime!(SIDE * SIDE / 4 / UNITS);
-    let mut sums = Array::<Vector<f32, Const<4>>>::new(count);
+    let mut sums = Array::<Vector<f32, W>>::new(share);
     #[unroll]
-    for i in 0..count {
+    for i in 0..share {
         sums[i] = Vector::new(0.0f32);
     }
     let first = row as usize * tree.nodes as usize;
@@ -84,12 +123,13 @@ pub(crate) fn load_chunk_gradient<E: Float, W: Size>(
         let block = chunk >> height;
         if block % 2 == 0 && ((block + 1) << height) < tree.chunks {
             let node = first + (offset + block) as usize;
-            let factor = Vector::<f32, Const<4>>::new(decay.exp());
+            let factor = Vector::<f32, W>::new(decay.exp());
             let start = tile_start(tree, node, key_block, value_block);
             #[unroll]
-            for i in 0..count {
+            for i in 0..share {
                 let at = UNIT_POS as usize + comptime!(i * UNITS);
-                sums[i] += factor * gradients[(start + at / 16 * columns) / 4 + at % 16];
+                let gradient = gradients[(start + at / row_vectors * columns) / width + at % row_vectors];
+                sums[i] += factor * Vector::cast_from(gradient);
             }
             // Only blocks that are complete have a total, and no other is asked for: higher ones are read
             // only if they are.
@@ -100,18 +140,17 @@ pub(crate) fn load_chunk_gradient<E: Float, W: Size>(
         offset += tree.chunks >> height;
         height += 1;
     }
-    let out = tile.with_vector_size_mut::<Const<4>>();
     #[unroll]
-    for i in 0..count {
+    for i in 0..share {
         let at = UNIT_POS as usize + comptime!(i * UNITS);
-        out[at / 16 * quads + at % 16] = Vector::cast_from(sums[i]);
+        tile[at / row_vectors * pitch + at % row_vectors] = Vector::cast_from(sums[i]);
     }
 }
 
 /// Writes a result to a tile of a node.
 #[cube]
-fn store_node(
-    states: &mut [Vector<f32, Const<2>>],
+fn store_node<E: Float>(
+    states: &mut [Vector<E, Const<2>>],
     rows: &Rows,
     tree: &Tree,
     node: usize,
@@ -126,7 +165,7 @@ fn store_node(
         #[unroll]
         for half in 0..2 {
             let row = first_row() as usize + comptime!(half * 8);
-            states[(start + row * columns + comptime!(group * 8) + first_column() as usize) / 2] = pair[half];
+            states[(start + row * columns + comptime!(group * 8) + first_column() as usize) / 2] = Vector::cast_from(pair[half]);
         }
     }
 }
@@ -138,7 +177,7 @@ pub(crate) fn chunk_states<E: Float, W: Size>(
     k: &Tensor<Vector<E, W>>,
     v: &Tensor<Vector<E, W>>,
     log_decay: &Tensor<f32>,
-    states: &mut [Vector<f32, Const<2>>],
+    states: &mut [Vector<E, Const<2>>],
     totals: &mut [f32],
     tree: Tree,
     #[comptime] arithmetic: Arithmetic,
@@ -160,19 +199,19 @@ pub(crate) fn chunk_states<E: Float, W: Size>(
     sync_cube();
     let mut state = zeros();
     let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-    multiply::<E, W>(&mut state, &keys, &values, all_groups(), orders, arithmetic);
+    multiply::<E, W>(&mut state, &keys, &values, &whole(), orders, arithmetic);
     let node = (row * tree.nodes + chunk) as usize;
-    store_node(states, &state, &tree, node, key_block, value_block);
+    store_node::<E>(states, &state, &tree, node, key_block, value_block);
     if UNIT_POS == 0 && CUBE_POS_Y == 0 {
         totals[node] = f32::cast_from(decay[63]);
     }
 }
 
 /// One height of the tree from the one below: parent = exp(decay over the right child) · left + right.
-/// A unit for four elements of a parent.
+/// A unit for a vector of a parent.
 #[cube(launch_unchecked)]
-pub(crate) fn merge_states(
-    states: &mut [Vector<f32, Const<4>>],
+pub(crate) fn merge_states<E: Float, W: Size>(
+    states: &mut [Vector<E, W>],
     totals: &mut [f32],
     nodes: u32,
     below: u32,
@@ -187,8 +226,10 @@ pub(crate) fn merge_states(
         let left = (row * nodes + below + 2 * parent) as usize;
         let to = (row * nodes + above + parent) as usize;
         let size = size as usize;
-        let factor = Vector::new(totals[left + 1].exp());
-        states[to * size + element] = states[left * size + element] * factor + states[(left + 1) * size + element];
+        let factor = Vector::<f32, W>::new(totals[left + 1].exp());
+        let older = Vector::<f32, W>::cast_from(states[left * size + element]);
+        let newer = Vector::<f32, W>::cast_from(states[(left + 1) * size + element]);
+        states[to * size + element] = Vector::cast_from(older * factor + newer);
         if element == 0 {
             totals[to] = totals[left] + totals[left + 1];
         }
@@ -205,7 +246,7 @@ pub(crate) fn state_gradients<E: Float, W: Size>(
     log_decay: &Tensor<f32>,
     lambda: &Tensor<f32>,
     totals: &[f32],
-    gradients: &mut [Vector<f32, Const<2>>],
+    gradients: &mut [Vector<E, Const<2>>],
     tree: Tree,
     read_nodes: u32,
     #[comptime] arithmetic: Arithmetic,
@@ -252,7 +293,7 @@ pub(crate) fn state_gradients<E: Float, W: Size>(
         load::<E, W>(&mut grads, grad, &place, value_block);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<E, W>(&mut sums, &queries, &grads, all_groups(), orders, arithmetic);
+        multiply::<E, W>(&mut sums, &queries, &grads, &whole(), orders, arithmetic);
     }
-    store_node(gradients, &sums, &tree, (first + offset + block) as usize, key_block, value_block);
+    store_node::<E>(gradients, &sums, &tree, (first + offset + block) as usize, key_block, value_block);
 }
