@@ -12,20 +12,22 @@ use loglinear::random::Generator;
 use loglinear::{burn, device, fenwick};
 use std::time::Instant;
 
-/// T, H, D, tokens, whether bf16, whether backward too.
-type Size = (usize, usize, usize, usize, bool, bool);
+/// T, H, D, tokens, numbers, whether backward too.
+type Size = (usize, usize, usize, usize, &'static str, bool);
 
-const SIZES: [Size; 10] = [
-    (1024, 16, 64, 65536, true, true),
-    (4096, 16, 64, 65536, true, true),
-    (8192, 16, 64, 65536, true, true),
-    (16384, 16, 64, 65536, true, true),
-    (65536, 16, 64, 65536, true, true),
-    (4096, 16, 128, 65536, true, true),
-    (256, 1, 64, 196_608, false, true),
-    (1024, 1, 64, 327_680, false, true),
-    (65536, 16, 64, 65536, false, true),
-    (1_048_576, 16, 64, 1_048_576, true, false),
+const SIZES: [Size; 12] = [
+    (1024, 16, 64, 65536, "bf16", true),
+    (4096, 16, 64, 65536, "bf16", true),
+    (8192, 16, 64, 65536, "bf16", true),
+    (16384, 16, 64, 65536, "bf16", true),
+    (65536, 16, 64, 65536, "bf16", true),
+    (4096, 16, 128, 65536, "bf16", true),
+    (256, 1, 64, 196_608, "f32", true),
+    (1024, 1, 64, 327_680, "f32", true),
+    (256, 1, 64, 196_608, "tf32", true),
+    (1024, 1, 64, 327_680, "tf32", true),
+    (65536, 16, 64, 65536, "f32", true),
+    (1_048_576, 16, 64, 1_048_576, "bf16", false),
 ];
 
 fn main() {
@@ -34,13 +36,13 @@ fn main() {
     let peer = std::env::var("LOGLINEAR_PEER").ok().map(|path| std::fs::read_to_string(path).unwrap());
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let sizes: Vec<Size> = if arguments.is_empty() && device::is_cpu(&on) {
-        vec![(1024, 1, 64, 1024, false, true)]
+        vec![(1024, 1, 64, 1024, "f32", true)]
     } else if arguments.is_empty() {
         SIZES.to_vec()
     } else {
         let number = |text: &String| text.parse().expect("T H D TOKENS DTYPE");
         let size = |a: &[String]| {
-            (number(&a[0]), number(&a[1]), number(&a[2]), number(&a[3]), a[4] == "bf16", true)
+            (number(&a[0]), number(&a[1]), number(&a[2]), number(&a[3]), a[4].clone().leak() as &str, true)
         };
         arguments.chunks(5).map(size).collect()
     };
@@ -61,7 +63,8 @@ fn random<const D: usize>(on: &Device, shape: [usize; D], dtype: DType, f: impl 
     block.repeat_dim(0, count.div_ceil(1 << 20)).narrow(0, 0, count).reshape(shape)
 }
 
-fn measure(on: &Device, (t, h, d, tokens, half, backward): Size, peer: Option<&str>) {
+fn measure(on: &Device, (t, h, d, tokens, numbers, backward): Size, peer: Option<&str>) {
+    let half = numbers == "bf16";
     let dtype = if half { DType::BF16 } else { DType::F32 };
     let n = (tokens / t).max(1);
     let plain = on.clone();
@@ -71,7 +74,7 @@ fn measure(on: &Device, (t, h, d, tokens, half, backward): Size, peer: Option<&s
     let lambda = random(&plain, [n, t, h, levels], DType::F32, |x| x.exp());
     let forward_ms = median(on, if t > 100_000 { 5 } else { 20 }, || {
         let inputs = Inputs::from_trusted_values(q.clone(), k.clone(), v.clone(), log_decay.clone(), lambda.clone());
-        chunkwise(inputs.unwrap(), ChunkSize::default())
+        chunkwise(inputs.unwrap().with_tf32(numbers == "tf32"), ChunkSize::default())
     });
     let both_ms = backward.then(|| {
         let leaf = |x: &Tensor<4>| Tensor::<4>::from_inner(x.clone()).require_grad();
@@ -81,7 +84,7 @@ fn measure(on: &Device, (t, h, d, tokens, half, backward): Size, peer: Option<&s
         median(on, 20, || {
             let inputs =
                 Inputs::from_trusted_values(q.clone(), k.clone(), v.clone(), log_decay.clone(), lambda.clone());
-            let y = chunkwise(inputs.unwrap(), ChunkSize::default());
+            let y = chunkwise(inputs.unwrap().with_tf32(numbers == "tf32"), ChunkSize::default());
             let mut grads = (y * seed.clone()).sum().backward();
             [&q, &k, &v, &lambda].map(|leaf| leaf.grad_remove(&mut grads))
         })
@@ -105,7 +108,7 @@ fn measure(on: &Device, (t, h, d, tokens, half, backward): Size, peer: Option<&s
     let both = both_ms.map_or("-".to_owned(), |ms| format!("{ms:.3}"));
     print!(
         "{t:>8} {h:>3} {d:>4} {n:>5} {:>5} | {forward_ms:>9.3} {both:>9} {:>6.1} {:>6.0} |",
-        if half { "bf16" } else { "f32" },
+        numbers,
         rate(flops, 1e12),
         rate(bytes, 1e9)
     );

@@ -35,6 +35,7 @@ pub struct Inputs {
     v: Tensor<4>,
     log_decay: Tensor<3>,
     lambda: Tensor<4>,
+    tf32: bool,
 }
 
 /// The tensors of [`Inputs`], to read.
@@ -118,12 +119,19 @@ impl Inputs {
             let expected = format!("[N, T, H, L] with L ≥ {levels} levels, which T = {t} needs");
             return Err(shape("lambda", expected, &lambda.dims()));
         }
-        Ok(Self { q, k, v, log_decay, lambda })
+        Ok(Self { q, k, v, log_decay, lambda, tf32: false })
+    }
+
+    /// Whether the fused kernels on a GPU may round f32 factors to TF32's 10 bits of mantissa: about half the
+    /// time, errors of some 10⁻³. Nothing else looks at it.
+    #[must_use]
+    pub fn with_tf32(self, tf32: bool) -> Self {
+        Self { tf32, ..self }
     }
 
     /// The tensors.
     pub fn parts(&self) -> Parts<'_> {
-        let Self { q, k, v, log_decay, lambda } = self;
+        let Self { q, k, v, log_decay, lambda, .. } = self;
         Parts { q, k, v, log_decay, lambda }
     }
 
@@ -136,6 +144,7 @@ impl Inputs {
             v: part(&self.v),
             log_decay: self.log_decay.clone().narrow(1, start, length),
             lambda: part(&self.lambda),
+            tf32: self.tf32,
         }
     }
 

@@ -6,13 +6,13 @@
 //! q_t·∂q_t and columns k_s·∂k_s of that part. ∂log_decay is the sum of ∂G over all later positions and its own.
 
 use super::chunk::{
-    LOCAL_LEVELS, add_scaled, cumulative_decay, dot_rows, first_column, first_row, lambda_of_rows, level_in_group,
+    LOCAL_LEVELS, Layout, chunk_start, add_scaled, cumulative_decay, dot_rows, first_column, first_row, lambda_at, level_in_group,
     level_of_groups, load, local_lambda, place_of, row_sum, scale, store, to_tile,
 };
 use super::tile::{
     Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, plane_group, plane_row, whole, zeros,
 };
-use super::tree::{Tree, fetch_node, load_chunk_gradient, put, read_node, staged};
+use super::tree::{Layouts, Tree, fetch_node, load_chunk_gradient, put, read_node, staged};
 use cubecl::prelude::*;
 
 /// From scores q·k and slopes ∂y·v of a chunk's positions t (rows) and s (columns): adds e to the sums by level,
@@ -81,28 +81,36 @@ fn weigh_rows(
     (row_sum(flows[0]), row_sum(flows[1]))
 }
 
+/// Layout of a gradient.
+#[cube]
+fn contiguous(tree: &Tree, columns: u32) -> Layout {
+    let position = tree.heads * columns;
+    Layout { sequence: tree.seq_len * position, position, head: columns, columns }
+}
+
 /// Gradients of q, λ and of the cumulative decay's rows.
 /// Cubes: heads of all sequences × chunks.
 #[cube(launch_unchecked)]
 pub(crate) fn query_gradients<E: Float, W: Size>(
-    q: &Tensor<Vector<E, W>>,
-    k: &Tensor<Vector<E, W>>,
-    v: &Tensor<Vector<E, W>>,
-    grad: &Tensor<Vector<E, W>>,
-    log_decay: &Tensor<f32>,
-    lambda: &Tensor<f32>,
+    q: &[Vector<E, W>],
+    k: &[Vector<E, W>],
+    v: &[Vector<E, W>],
+    grad: &[Vector<E, W>],
+    log_decay: &[f32],
+    lambda: &[f32],
     states: &[Vector<E, W>],
     totals: &[f32],
-    q_grad: &mut Tensor<Vector<E, Const<2>>>,
-    lambda_grad: &mut Tensor<f32>,
+    q_grad: &mut [Vector<E, Const<2>>],
+    lambda_grad: &mut [f32],
     row_flows: &mut [f32],
     tree: Tree,
+    layouts: Layouts,
     #[comptime] levels: usize,
     #[comptime] arithmetic: Arithmetic,
 ) {
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
-    let seq_len = log_decay.shape(1) as u32;
-    let place = place_of(row, chunk, log_decay.shape(2) as u32, seq_len);
+    let seq_len = tree.seq_len;
+    let place = place_of(row, chunk, tree.heads, tree.seq_len);
     let lane = UNIT_POS_PLANE % 4;
     // This plane's first row, in the sums of its half of the columns.
     let own = (UNIT_POS / 128 * comptime!(SIDE as u32) + first_row()) as usize;
@@ -118,25 +126,25 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
     let mut right = empty_tile::<E, W>();
     let mut queries = empty_tile::<E, W>();
     let mut weighted = empty_tile::<E, W>();
-    local_lambda(lambda, &place, &mut weights);
+    local_lambda(lambda, &layouts.lambda, &place, &mut weights);
     for i in range_stepped(UNIT_POS, comptime!((2 * SIDE * levels) as u32), comptime!(UNITS as u32)) {
         lambda_sums[i as usize] = 0.0f32;
     }
-    cumulative_decay(log_decay, &place, &mut decay);
+    cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
 
     let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
     let mut scores = zeros();
     for key_block in 0..tree.key_blocks {
-        load::<E, W>(&mut queries, q, &place, key_block);
-        load::<E, W>(&mut right, k, &place, key_block);
+        load::<E, W>(&mut queries, q, &layouts.q, &place, key_block);
+        load::<E, W>(&mut right, k, &layouts.k, &place, key_block);
         sync_cube();
         multiply::<E, W>(&mut scores, &queries, &right, &below, orders, arithmetic);
         sync_cube();
     }
     let mut slopes = zeros();
     for value_block in 0..tree.value_blocks {
-        load::<E, W>(&mut left, grad, &place, value_block);
-        load::<E, W>(&mut right, v, &place, value_block);
+        load::<E, W>(&mut left, grad, &layouts.grad, &place, value_block);
+        load::<E, W>(&mut right, v, &layouts.v, &place, value_block);
         sync_cube();
         multiply::<E, W>(&mut slopes, &left, &right, &below, orders, arithmetic);
         sync_cube();
@@ -165,9 +173,9 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
     let mut staged = staged::<E, W>();
     for key_block in 0..tree.key_blocks {
         sync_cube();
-        load::<E, W>(&mut right, k, &place, key_block);
+        load::<E, W>(&mut right, k, &layouts.k, &place, key_block);
         if tree.key_blocks > 1 {
-            load::<E, W>(&mut queries, q, &place, key_block);
+            load::<E, W>(&mut queries, q, &layouts.q, &place, key_block);
         }
         sync_cube();
         let mut sums = zeros();
@@ -196,7 +204,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
             for value_block in 0..tree.value_blocks {
                 sync_cube();
                 if tree.value_blocks > 1 {
-                    load::<E, W>(&mut left, grad, &place, value_block);
+                    load::<E, W>(&mut left, grad, &layouts.grad, &place, value_block);
                 }
                 put::<E, W>(&mut right, &staged);
                 sync_cube();
@@ -207,7 +215,10 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
                 }
                 multiply::<E, W>(&mut reads, &left, &right, &whole(), orders, arithmetic);
             }
-            let weight = lambda_of_rows(lambda, &place, level);
+            let weight = (
+                lambda_at(lambda, &layouts.lambda, &place, first_row(), level),
+                lambda_at(lambda, &layouts.lambda, &place, first_row() + 8, level),
+            );
             let factors = ((first + before).exp(), (second + before).exp());
             let dots = dot_rows::<E, W>(&reads, &queries);
             let e = (dots.0 * factors.0, dots.1 * factors.1);
@@ -220,7 +231,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
             add_scaled(&mut sums, &reads, (weight.0 * factors.0, weight.1 * factors.1));
             before += totals[this_node as usize];
         }
-        store::<E>(q_grad, &sums, &place, key_block);
+        store::<E>(q_grad, &contiguous(&tree, layouts.q.columns), &sums, &place, key_block);
     }
     if lane == 0 {
         flow_sums[own] = flows.0;
@@ -231,11 +242,11 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         let at = row as usize * seq_len as usize + (place.start + UNIT_POS) as usize;
         row_flows[at] = flow_sums[UNIT_POS as usize] + flow_sums[UNIT_POS as usize + comptime!(SIDE)];
     }
-    let base = place.sequence as usize * lambda_grad.stride(0) + place.head as usize * lambda_grad.stride(2);
+    let layout = contiguous(&tree, comptime!(levels as u32));
+    let start = chunk_start(&layout, &place);
     for i in range_stepped(UNIT_POS, place.length * comptime!(levels as u32), comptime!(UNITS as u32)) {
         let (position, level) = (i / comptime!(levels as u32), i % comptime!(levels as u32));
-        let at = base + (place.start + position) as usize * lambda_grad.stride(1) + level as usize;
-        lambda_grad[at] = lambda_sums[i as usize] + lambda_sums[i as usize + comptime!(SIDE * levels)];
+        lambda_grad[(start + position * layout.position + level) as usize] = lambda_sums[i as usize] + lambda_sums[i as usize + comptime!(SIDE * levels)];
     }
 }
 
@@ -289,23 +300,24 @@ fn weigh_columns(scores: &mut Rows, slopes: &mut Rows, decay: &[f64], lambda: &[
 /// Cubes: heads of all sequences × chunks.
 #[cube(launch_unchecked)]
 pub(crate) fn source_gradients<E: Float, W: Size>(
-    q: &Tensor<Vector<E, W>>,
-    k: &Tensor<Vector<E, W>>,
-    v: &Tensor<Vector<E, W>>,
-    grad: &Tensor<Vector<E, W>>,
-    log_decay: &Tensor<f32>,
-    lambda: &Tensor<f32>,
+    q: &[Vector<E, W>],
+    k: &[Vector<E, W>],
+    v: &[Vector<E, W>],
+    grad: &[Vector<E, W>],
+    log_decay: &[f32],
+    lambda: &[f32],
     gradients: &[Vector<E, W>],
     totals: &[f32],
-    k_grad: &mut Tensor<Vector<E, Const<2>>>,
-    v_grad: &mut Tensor<Vector<E, Const<2>>>,
+    k_grad: &mut [Vector<E, Const<2>>],
+    v_grad: &mut [Vector<E, Const<2>>],
     column_flows: &mut [f32],
     tree: Tree,
+    layouts: Layouts,
     #[comptime] arithmetic: Arithmetic,
 ) {
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
-    let seq_len = log_decay.shape(1) as u32;
-    let place = place_of(row, chunk, log_decay.shape(2) as u32, seq_len);
+    let seq_len = tree.seq_len;
+    let place = place_of(row, chunk, tree.heads, tree.seq_len);
     // Of a plane's rows, which are sources here, only columns from the diagonal on.
     let diagonal = plane_row() / 8;
     let above = Extent { first_step: 0u32, end_step: 4u32, first_group: diagonal, end_group: 8u32 };
@@ -318,22 +330,22 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
     let mut state = empty_tile::<E, W>();
     let mut weighted = empty_tile::<E, W>();
     let mut flow_sums = Shared::<[f32]>::new_slice(comptime!(2 * SIDE));
-    local_lambda(lambda, &place, &mut weights);
-    cumulative_decay(log_decay, &place, &mut decay);
+    local_lambda(lambda, &layouts.lambda, &place, &mut weights);
+    cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
 
     let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
     let mut scores = zeros();
     for key_block in 0..tree.key_blocks {
-        load::<E, W>(&mut keys, k, &place, key_block);
-        load::<E, W>(&mut right, q, &place, key_block);
+        load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
+        load::<E, W>(&mut right, q, &layouts.q, &place, key_block);
         sync_cube();
         multiply::<E, W>(&mut scores, &keys, &right, &above, orders, arithmetic);
         sync_cube();
     }
     let mut slopes = zeros();
     for value_block in 0..tree.value_blocks {
-        load::<E, W>(&mut values, v, &place, value_block);
-        load::<E, W>(&mut right, grad, &place, value_block);
+        load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
+        load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block);
         sync_cube();
         multiply::<E, W>(&mut slopes, &values, &right, &above, orders, arithmetic);
         sync_cube();
@@ -350,12 +362,12 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
     to_tile::<E, W>(&mut weighted, &scores);
     for value_block in 0..tree.value_blocks {
         sync_cube();
-        load::<E, W>(&mut right, grad, &place, value_block);
+        load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block);
         let mut reads = zeros();
         for key_block in 0..tree.key_blocks {
             if tree.key_blocks > 1 {
                 sync_cube();
-                load::<E, W>(&mut keys, k, &place, key_block);
+                load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
             }
             load_chunk_gradient::<E, W>(&mut state, gradients, totals, &tree, row, chunk, key_block, value_block);
             sync_cube();
@@ -363,21 +375,21 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
         }
         scale(&mut reads, factors);
         multiply::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
-        store::<E>(v_grad, &reads, &place, value_block);
+        store::<E>(v_grad, &contiguous(&tree, layouts.v.columns), &reads, &place, value_block);
     }
     sync_cube();
     to_tile::<E, W>(&mut weighted, &slopes);
     for key_block in 0..tree.key_blocks {
         sync_cube();
-        load::<E, W>(&mut right, q, &place, key_block);
+        load::<E, W>(&mut right, q, &layouts.q, &place, key_block);
         if tree.key_blocks > 1 {
-            load::<E, W>(&mut keys, k, &place, key_block);
+            load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
         }
         let mut reads = zeros();
         for value_block in 0..tree.value_blocks {
             if !single {
                 sync_cube();
-                load::<E, W>(&mut values, v, &place, value_block);
+                load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
                 load_chunk_gradient::<E, W>(&mut state, gradients, totals, &tree, row, chunk, key_block, value_block);
             }
             sync_cube();
@@ -387,7 +399,7 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
         let dots = dot_rows::<E, W>(&reads, &keys);
         flows = (flows.0 + dots.0, flows.1 + dots.1);
         multiply::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
-        store::<E>(k_grad, &reads, &place, key_block);
+        store::<E>(k_grad, &contiguous(&tree, layouts.k.columns), &reads, &place, key_block);
     }
     if UNIT_POS_PLANE % 4 == 0 {
         let own = (UNIT_POS / 128 * comptime!(SIDE as u32) + first_row()) as usize;
@@ -401,24 +413,64 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
     }
 }
 
-/// Gradient of log_decay [N, T, H]: sums of rows less columns from the end. A cube a head, of 256 units.
+/// Positions whose decay gradient one cube finishes.
+pub(crate) const SPAN: usize = 1024;
+
+/// Sums of rows less columns over each span of a head's positions. A cube of 256 units a span.
+#[cube(launch_unchecked)]
+pub(crate) fn decay_sums(row_flows: &[f32], column_flows: &[f32], sums: &mut [f64], seq_len: u32, spans: u32) {
+    let (row, span) = (CUBE_POS_X / spans, CUBE_POS_X % spans);
+    let mut plane_sums = Shared::<[f64]>::new_slice(8usize);
+    let mut sum = 0.0f64;
+    #[unroll]
+    for i in 0..4usize {
+        let position = span * comptime!(SPAN as u32) + comptime!(i as u32 * 256) + UNIT_POS;
+        if position < seq_len {
+            let at = (row * seq_len + position) as usize;
+            sum += f64::cast_from(row_flows[at]) - f64::cast_from(column_flows[at]);
+        }
+    }
+    let sum = plane_sum(sum);
+    if UNIT_POS_PLANE == 0 {
+        plane_sums[(UNIT_POS / 32) as usize] = sum;
+    }
+    sync_cube();
+    if UNIT_POS == 0 {
+        let mut whole = 0.0f64;
+        #[unroll]
+        for i in 0..8usize {
+            whole += plane_sums[i];
+        }
+        sums[CUBE_POS_X as usize] = whole;
+    }
+}
+
+/// Gradient of log_decay [N, T, H]: at each position the sum of rows less columns from there to the end. A cube
+/// of 256 units a span.
 #[cube(launch_unchecked)]
 pub(crate) fn decay_gradient(
     row_flows: &[f32],
     column_flows: &[f32],
-    out: &mut Tensor<f32>,
+    sums: &[f64],
+    out: &mut [f32],
+    seq_len: u32,
+    spans: u32,
+    heads: u32,
 ) {
-    let (seq_len, heads) = (out.shape(1) as u32, out.shape(2) as u32);
-    let base = (CUBE_POS_X / heads) as usize * out.stride(0) + (CUBE_POS_X % heads) as usize * out.stride(2);
-    let first = CUBE_POS_X as usize * seq_len as usize;
+    let (row, span) = (CUBE_POS_X / spans, CUBE_POS_X % spans);
+    let plane = UNIT_POS / 32;
     let mut plane_sums = Shared::<[f64]>::new_slice(8usize);
     let mut total = 0.0f64;
-    let plane = UNIT_POS / 32;
-    for tile in 0..seq_len.div_ceil(256) {
+    for later in span + 1..spans {
+        total += sums[(row * spans + later) as usize];
+    }
+    let start = span * comptime!(SPAN as u32);
+    let end = min(start + comptime!(SPAN as u32), seq_len);
+    for tile in 0..(end - start).div_ceil(256) {
         let back = tile * 256 + UNIT_POS;
         let mut value = 0.0f64;
-        if back < seq_len {
-            let at = first + (seq_len - 1 - back) as usize;
+        if back < end - start {
+            let at = (row * seq_len + end - 1 - back) as usize;
             value = f64::cast_from(row_flows[at]) - f64::cast_from(column_flows[at]);
         }
         let mut sum = plane_inclusive_sum(value);
@@ -433,9 +485,9 @@ pub(crate) fn decay_gradient(
             }
             whole += plane_sums[other as usize];
         }
-        if back < seq_len {
-            let at = base + (seq_len - 1 - back) as usize * out.stride(1);
-            out[at] = f32::cast_from(total + sum);
+        if back < end - start {
+            let position = row / heads * seq_len + end - 1 - back;
+            out[(position * heads + row % heads) as usize] = f32::cast_from(total + sum);
         }
         total += whole;
         sync_cube();

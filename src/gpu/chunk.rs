@@ -10,6 +10,22 @@ use cubecl::prelude::*;
 /// Levels of positions inside a chunk.
 pub(crate) const LOCAL_LEVELS: usize = 7;
 
+/// Where the elements of a tensor [N, T, H, columns] are; columns are next to each other.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(crate) struct Layout {
+    /// Elements from one sequence to the next.
+    pub(crate) sequence: u32,
+    pub(crate) position: u32,
+    pub(crate) head: u32,
+    pub(crate) columns: u32,
+}
+
+/// First element of a chunk.
+#[cube]
+pub(crate) fn chunk_start(layout: &Layout, place: &Place) -> u32 {
+    place.sequence * layout.sequence + place.head * layout.head + place.start * layout.position
+}
+
 /// A chunk of one head.
 #[derive(CubeType, Clone, Copy)]
 pub(crate) struct Place {
@@ -48,7 +64,8 @@ pub(crate) fn first_column() -> u32 {
 /// place in a tile and its value, zero beyond the sequence and the last column.
 #[cube]
 fn vector_of<E: Float, W: Size>(
-    x: &Tensor<Vector<E, W>>,
+    x: &[Vector<E, W>],
+    layout: &Layout,
     place: &Place,
     block: u32,
     at: u32,
@@ -57,11 +74,11 @@ fn vector_of<E: Float, W: Size>(
     let width = W::value();
     let row_vectors = comptime!((SIDE / width) as u32);
     let (row, column) = (at / row_vectors, at % row_vectors);
-    let from = (block * comptime!(SIDE as u32) + column * comptime!(width as u32)) as usize;
+    let from = block * comptime!(SIDE as u32) + column * comptime!(width as u32);
     let mut value = Vector::<E, W>::new(E::from_int(0));
-    if row < place.length && from < x.shape(3) {
-        let base = place.sequence as usize * x.stride(0) + place.head as usize * x.stride(2);
-        value = x[(base + (place.start + row) as usize * x.stride(1) + from) / width];
+    if row < place.length && from < layout.columns {
+        let at = chunk_start(layout, place) + row * layout.position + from;
+        value = x[(at / comptime!(width as u32)) as usize];
     }
     (row as usize, row as usize * pitch + column as usize, value)
 }
@@ -70,14 +87,15 @@ fn vector_of<E: Float, W: Size>(
 #[cube]
 pub(crate) fn load<E: Float, W: Size>(
     tile: &mut [Vector<E, W>],
-    x: &Tensor<Vector<E, W>>,
+    x: &[Vector<E, W>],
+    layout: &Layout,
     place: &Place,
     block: u32,
 ) {
     let width = W::value();
     #[unroll]
     for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
-        let (_row, to, value) = vector_of::<E, W>(x, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
+        let (_row, to, value) = vector_of::<E, W>(x, layout, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
         tile[to] = value;
     }
 }
@@ -86,7 +104,8 @@ pub(crate) fn load<E: Float, W: Size>(
 #[cube]
 pub(crate) fn load_scaled<E: Float, W: Size>(
     tile: &mut [Vector<E, W>],
-    x: &Tensor<Vector<E, W>>,
+    x: &[Vector<E, W>],
+    layout: &Layout,
     place: &Place,
     block: u32,
     factors: &[f32],
@@ -94,7 +113,7 @@ pub(crate) fn load_scaled<E: Float, W: Size>(
     let width = W::value();
     #[unroll]
     for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
-        let (row, to, value) = vector_of::<E, W>(x, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
+        let (row, to, value) = vector_of::<E, W>(x, layout, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
         let scaled = Vector::<f32, W>::cast_from(value) * Vector::<f32, W>::new(factors[row]);
         tile[to] = Vector::<E, W>::cast_from(scaled);
     }
@@ -103,17 +122,17 @@ pub(crate) fn load_scaled<E: Float, W: Size>(
 /// Cumulative log-decay inside a chunk: the sum over its positions up to and with each. In f64, so that small
 /// differences after a large decay are not lost. Ends with a barrier.
 #[cube]
-pub(crate) fn cumulative_decay(log_decay: &Tensor<f32>, place: &Place, sums: &mut [f64]) {
+pub(crate) fn cumulative_decay(log_decay: &[f32], layout: &Layout, place: &Place, sums: &mut [f64]) {
     if UNIT_POS < 32 {
-        let base = place.sequence as usize * log_decay.stride(0) + place.head as usize * log_decay.stride(2);
+        let start = chunk_start(layout, place);
         let first = UNIT_POS * 2;
         let mut a = 0.0f64;
         let mut b = 0.0f64;
         if first < place.length {
-            a = f64::cast_from(log_decay[base + (place.start + first) as usize * log_decay.stride(1)]);
+            a = f64::cast_from(log_decay[(start + first * layout.position) as usize]);
         }
         if first + 1 < place.length {
-            b = f64::cast_from(log_decay[base + (place.start + first + 1) as usize * log_decay.stride(1)]);
+            b = f64::cast_from(log_decay[(start + (first + 1) * layout.position) as usize]);
         }
         let through = plane_inclusive_sum(a + b);
         sums[first as usize] = through - b;
@@ -124,35 +143,26 @@ pub(crate) fn cumulative_decay(log_decay: &Tensor<f32>, place: &Place, sums: &mu
 
 /// λ of the levels inside the chunk: 7 numbers a position. Zero beyond the sequence and λ's levels.
 #[cube]
-pub(crate) fn local_lambda(lambda: &Tensor<f32>, place: &Place, out: &mut [f32]) {
-    let base = place.sequence as usize * lambda.stride(0) + place.head as usize * lambda.stride(2);
+pub(crate) fn local_lambda(lambda: &[f32], layout: &Layout, place: &Place, out: &mut [f32]) {
+    let start = chunk_start(layout, place);
     for i in range_stepped(UNIT_POS, comptime!((SIDE * LOCAL_LEVELS) as u32), comptime!(UNITS as u32)) {
         let (row, level) = (i / comptime!(LOCAL_LEVELS as u32), i % comptime!(LOCAL_LEVELS as u32));
         let mut value = 0.0f32;
-        if row < place.length && (level as usize) < lambda.shape(3) {
-            let position = (place.start + row) as usize;
-            value = lambda[base + position * lambda.stride(1) + level as usize * lambda.stride(3)];
+        if row < place.length && level < layout.columns {
+            value = lambda[(start + row * layout.position + level) as usize];
         }
         out[i as usize] = value;
     }
 }
 
-/// λ of one level at the positions of this unit's two rows.
+/// λ of one level at a position of the chunk, 0 beyond the sequence.
 #[cube]
-pub(crate) fn lambda_of_rows(lambda: &Tensor<f32>, place: &Place, level: u32) -> (f32, f32) {
-    let base = place.sequence as usize * lambda.stride(0)
-        + place.head as usize * lambda.stride(2)
-        + level as usize * lambda.stride(3);
-    let row = first_row();
-    let mut first = 0.0f32;
-    let mut second = 0.0f32;
+pub(crate) fn lambda_at(lambda: &[f32], layout: &Layout, place: &Place, row: u32, level: u32) -> f32 {
+    let mut value = 0.0f32;
     if row < place.length {
-        first = lambda[base + (place.start + row) as usize * lambda.stride(1)];
+        value = lambda[(chunk_start(layout, place) + row * layout.position + level) as usize];
     }
-    if row + 8 < place.length {
-        second = lambda[base + (place.start + row + 8) as usize * lambda.stride(1)];
-    }
-    (first, second)
+    value
 }
 
 /// Level of a row in group `row_group` of 8 positions and a column in an earlier group.
@@ -235,22 +245,23 @@ pub(crate) fn to_tile<E: Float, W: Size>(tile: &mut [Vector<E, W>], rows: &Rows)
 /// Writes a result to 64 columns of x [N, T, H, columns], from column 64 · `block` on.
 #[cube]
 pub(crate) fn store<E: Float>(
-    x: &mut Tensor<Vector<E, Const<2>>>,
+    x: &mut [Vector<E, Const<2>>],
+    layout: &Layout,
     rows: &Rows,
     place: &Place,
     block: u32,
 ) {
-    let base = place.sequence as usize * x.stride(0) + place.head as usize * x.stride(2);
+    let start = chunk_start(layout, place);
     #[unroll]
     for group in 0..GROUPS {
-        let column = (block * comptime!(SIDE as u32) + comptime!(group as u32 * 8) + first_column()) as usize;
+        let column = block * comptime!(SIDE as u32) + comptime!(group as u32 * 8) + first_column();
         let pair = rows.index(group);
         #[unroll]
         for half in 0..2 {
             let row = first_row() + comptime!(half as u32 * 8);
-            if row < place.length && column < x.shape(3) {
-                let at = base + (place.start + row) as usize * x.stride(1) + column;
-                x[at / 2] = Vector::cast_from(pair[half]);
+            if row < place.length && column < layout.columns {
+                let at = start + row * layout.position + column;
+                x[(at / 2) as usize] = Vector::cast_from(pair[half]);
             }
         }
     }

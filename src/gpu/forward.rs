@@ -1,13 +1,13 @@
 //! Output of the operator, a chunk a cube.
 
 use super::chunk::{
-    LOCAL_LEVELS, add_scaled, cumulative_decay, first_column, first_row, lambda_of_rows, level_in_group,
+    LOCAL_LEVELS, add_scaled, cumulative_decay, first_column, first_row, lambda_at, level_in_group,
     level_of_groups, load, local_lambda, place_of, store, to_tile,
 };
 use super::tile::{
     Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, multiply, plane_group, plane_row, whole, zeros,
 };
-use super::tree::{Tree, fetch_node, put, read_node, staged};
+use super::tree::{Layouts, Tree, fetch_node, put, read_node, staged};
 use cubecl::prelude::*;
 
 /// Multiplies the scores of a chunk's positions by λ and decay; zero above the diagonal.
@@ -47,34 +47,35 @@ fn weigh(scores: &mut Rows, decay: &[f64], lambda: &[f32]) {
 /// Cubes: (heads of all sequences × chunks, tiles along V).
 #[cube(launch_unchecked)]
 pub(crate) fn outputs<E: Float, W: Size>(
-    q: &Tensor<Vector<E, W>>,
-    k: &Tensor<Vector<E, W>>,
-    v: &Tensor<Vector<E, W>>,
-    log_decay: &Tensor<f32>,
-    lambda: &Tensor<f32>,
+    q: &[Vector<E, W>],
+    k: &[Vector<E, W>],
+    v: &[Vector<E, W>],
+    log_decay: &[f32],
+    lambda: &[f32],
     states: &[Vector<E, W>],
     totals: &[f32],
-    y: &mut Tensor<Vector<E, Const<2>>>,
+    y: &mut [Vector<E, Const<2>>],
     tree: Tree,
+    layouts: Layouts,
     #[comptime] arithmetic: Arithmetic,
 ) {
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
     let value_block = CUBE_POS_Y;
-    let place = place_of(row, chunk, log_decay.shape(2) as u32, log_decay.shape(1) as u32);
+    let place = place_of(row, chunk, tree.heads, tree.seq_len);
     let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
     let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
     let mut left = empty_tile::<E, W>();
     let mut right = empty_tile::<E, W>();
     let mut weighted = empty_tile::<E, W>();
-    local_lambda(lambda, &place, &mut weights);
-    cumulative_decay(log_decay, &place, &mut decay);
+    local_lambda(lambda, &layouts.lambda, &place, &mut weights);
+    cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
 
     let mut scores = zeros();
     // Of a plane's rows, only columns up to the diagonal.
     let diagonal = plane_row() / 8 + 2;
     for key_block in 0..tree.key_blocks {
-        load::<E, W>(&mut left, q, &place, key_block);
-        load::<E, W>(&mut right, k, &place, key_block);
+        load::<E, W>(&mut left, q, &layouts.q, &place, key_block);
+        load::<E, W>(&mut right, k, &layouts.k, &place, key_block);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
         let extent = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: diagonal };
@@ -83,7 +84,7 @@ pub(crate) fn outputs<E: Float, W: Size>(
     }
     weigh(&mut scores, &decay, &weights);
     to_tile::<E, W>(&mut weighted, &scores);
-    load::<E, W>(&mut right, v, &place, value_block);
+    load::<E, W>(&mut right, v, &layouts.v, &place, value_block);
     sync_cube();
     let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
     let mut sums = zeros();
@@ -104,7 +105,7 @@ pub(crate) fn outputs<E: Float, W: Size>(
         fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, 0u32, value_block);
     }
     while remaining > 0 {
-        let (this_height, this_node) = (height, first_node + node);
+        let (level, this_node) = (comptime!(LOCAL_LEVELS as u32) + height, first_node + node);
         remaining &= remaining - 1;
         if remaining > 0 {
             let next = read_node(&tree, chunk, remaining);
@@ -116,7 +117,7 @@ pub(crate) fn outputs<E: Float, W: Size>(
             sync_cube();
             // With one block of keys, the queries are still there.
             if tree.key_blocks > 1 {
-                load::<E, W>(&mut left, q, &place, key_block);
+                load::<E, W>(&mut left, q, &layouts.q, &place, key_block);
             }
             put::<E, W>(&mut right, &staged);
             sync_cube();
@@ -127,10 +128,13 @@ pub(crate) fn outputs<E: Float, W: Size>(
             }
             multiply::<E, W>(&mut reads, &left, &right, &whole(), orders, arithmetic);
         }
-        let weight = lambda_of_rows(lambda, &place, comptime!(LOCAL_LEVELS as u32) + this_height);
+        let weight = (
+                lambda_at(lambda, &layouts.lambda, &place, first_row(), level),
+                lambda_at(lambda, &layouts.lambda, &place, first_row() + 8, level),
+            );
         let factors = (weight.0 * (first + before).exp(), weight.1 * (second + before).exp());
         add_scaled(&mut sums, &reads, factors);
         before += totals[this_node as usize];
     }
-    store::<E>(y, &sums, &place, value_block);
+    store::<E>(y, &layouts.grad, &sums, &place, value_block);
 }

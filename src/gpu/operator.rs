@@ -4,7 +4,8 @@
 //! were read, then those of queries and of sources, and the decay's. Memory is linear in T: the tree has 2 T / 64
 //! matrices [K, V] a head.
 
-use super::tree::TreeLaunch;
+use super::chunk::LayoutLaunch;
+use super::tree::{LayoutsLaunch, TreeLaunch};
 use super::{Arithmetic, DeviceOp, DeviceTensor, backward, empty, forward, readable, tile, tree};
 use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim, Float};
@@ -16,12 +17,6 @@ use half::bf16;
 pub(crate) struct Attention {
     /// How numbers are multiplied, where they are f32.
     pub(crate) arithmetic: Arithmetic,
-}
-
-impl Default for Attention {
-    fn default() -> Self {
-        Self { arithmetic: Arithmetic::Split }
-    }
 }
 
 impl DeviceOp<5> for Attention {
@@ -62,12 +57,20 @@ struct Launch {
     width: usize,
     /// Heads of all sequences.
     rows: usize,
+    heads: usize,
+    seq_len: usize,
     chunks: usize,
     key_blocks: usize,
     value_blocks: usize,
     /// Of every height, the index of its first node.
     heights: Vec<usize>,
     nodes: usize,
+}
+
+/// Numbers of parts of a head's state gradients: all, and those that are segments of a block.
+struct Items {
+    all: usize,
+    partial: usize,
 }
 
 /// Block states and whole log-decays of a tree.
@@ -95,10 +98,12 @@ impl Launch {
             k: readable(k, width),
             v: readable(v, width),
             log_decay: log_decay.clone(),
-            lambda: lambda.clone(),
+            lambda: readable(lambda, 1),
             arithmetic,
             width,
             rows: n * h,
+            heads: h,
+            seq_len: t,
             chunks,
             key_blocks: key_dim.div_ceil(tile::SIDE),
             value_blocks: value_dim.div_ceil(tile::SIDE),
@@ -113,6 +118,30 @@ impl Launch {
             self.nodes as u32,
             self.value_blocks as u32,
             self.key_blocks as u32,
+            self.heads as u32,
+            self.seq_len as u32,
+        )
+    }
+
+    fn layouts(&self, grad: Option<&DeviceTensor>) -> LayoutsLaunch {
+        let of = |tensor: &DeviceTensor| {
+            let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
+            let columns = if shape.num_dims() == 4 { shape[3] } else { 1 };
+            LayoutLaunch::new(strides[0] as u32, strides[1] as u32, strides[2] as u32, columns as u32)
+        };
+        let row_major = || {
+            let columns = self.v.meta.shape()[3];
+            let position = self.heads * columns;
+            let sequence = self.seq_len * position;
+            LayoutLaunch::new(sequence as u32, position as u32, columns as u32, columns as u32)
+        };
+        LayoutsLaunch::new(
+            of(&self.q),
+            of(&self.k),
+            of(&self.v),
+            grad.map_or_else(row_major, of),
+            of(&self.log_decay),
+            of(&self.lambda),
         )
     }
 
@@ -130,6 +159,19 @@ impl Launch {
         CubeCount::Static((self.rows * count) as u32, tiles as u32, 1)
     }
 
+    /// Parts of the work for the gradients of states, as `tree::state_gradients` counts them.
+    fn items(&self) -> Items {
+        let last = self.chunks - 1;
+        let (mut all, mut partial) = (0, 0);
+        for height in 0..self.heights.len() {
+            let segments = ((1 << height) / tree::SEGMENT).max(1);
+            let here = (last >> height).div_ceil(2) * segments;
+            all += here;
+            partial += if segments > 1 { here } else { 0 };
+        }
+        Items { all, partial }
+    }
+
     fn states<E: Float>(&self) -> States {
         let states = empty(&self.q, [self.rows * self.nodes, self.node()], self.q.dtype);
         let totals = empty(&self.q, [self.rows * self.nodes], DType::F32);
@@ -142,12 +184,13 @@ impl Launch {
                     self.cubes(self.chunks, self.key_blocks * self.value_blocks),
                     Self::units(),
                     self.width,
-                    self.k.clone().into_tensor_arg(),
-                    self.v.clone().into_tensor_arg(),
-                    self.log_decay.clone().into_tensor_arg(),
+                    self.k.clone().into_buffer_arg(),
+                    self.v.clone().into_buffer_arg(),
+                    self.log_decay.clone().into_buffer_arg(),
                     states.clone().into_buffer_arg(),
                     totals.clone().into_buffer_arg(),
                     self.tree(),
+                self.layouts(None),
                     self.arithmetic,
                 );
                 // Blocks of this height and above are read if a later chunk has this bit.
@@ -184,15 +227,16 @@ impl Launch {
                 self.cubes(self.chunks, self.value_blocks),
                 Self::units(),
                 self.width,
-                self.q.clone().into_tensor_arg(),
-                self.k.clone().into_tensor_arg(),
-                self.v.clone().into_tensor_arg(),
-                self.log_decay.clone().into_tensor_arg(),
-                self.lambda.clone().into_tensor_arg(),
+                self.q.clone().into_buffer_arg(),
+                self.k.clone().into_buffer_arg(),
+                self.v.clone().into_buffer_arg(),
+                self.log_decay.clone().into_buffer_arg(),
+                self.lambda.clone().into_buffer_arg(),
                 states.into_buffer_arg(),
                 totals.into_buffer_arg(),
-                y.clone().into_tensor_arg(),
+                y.clone().into_buffer_arg(),
                 self.tree(),
+                self.layouts(None),
                 self.arithmetic,
             );
         }
@@ -215,67 +259,103 @@ impl Launch {
                 self.cubes(self.chunks, 1),
                 units,
                 self.width,
-                self.q.clone().into_tensor_arg(),
-                self.k.clone().into_tensor_arg(),
-                self.v.clone().into_tensor_arg(),
-                grad.clone().into_tensor_arg(),
-                self.log_decay.clone().into_tensor_arg(),
-                self.lambda.clone().into_tensor_arg(),
+                self.q.clone().into_buffer_arg(),
+                self.k.clone().into_buffer_arg(),
+                self.v.clone().into_buffer_arg(),
+                grad.clone().into_buffer_arg(),
+                self.log_decay.clone().into_buffer_arg(),
+                self.lambda.clone().into_buffer_arg(),
                 states.into_buffer_arg(),
                 totals.clone().into_buffer_arg(),
-                q_grad.clone().into_tensor_arg(),
-                lambda_grad.clone().into_tensor_arg(),
+                q_grad.clone().into_buffer_arg(),
+                lambda_grad.clone().into_buffer_arg(),
                 row_flows.clone().into_buffer_arg(),
                 self.tree(),
+                self.layouts(Some(grad)),
                 levels,
                 self.arithmetic,
             );
             let gradients = empty(&self.q, [self.rows * self.nodes, self.node()], self.q.dtype);
-            let last = self.chunks - 1;
-            let read: usize = (0..self.heights.len()).map(|height| (last >> height).div_ceil(2)).sum();
-            if read > 0 {
+            let Items { all, partial } = self.items();
+            if all > 0 {
+                let segment_sums = empty(&self.q, [(self.rows * partial).max(1), self.node()], DType::F32);
                 tree::state_gradients::launch_unchecked::<E>(
                     client,
-                    self.cubes(read, self.key_blocks * self.value_blocks),
+                    self.cubes(all, self.key_blocks * self.value_blocks),
                     units,
                     self.width,
-                    self.q.clone().into_tensor_arg(),
-                    grad.clone().into_tensor_arg(),
-                    self.log_decay.clone().into_tensor_arg(),
-                    self.lambda.clone().into_tensor_arg(),
+                    self.q.clone().into_buffer_arg(),
+                    grad.clone().into_buffer_arg(),
+                    self.log_decay.clone().into_buffer_arg(),
+                    self.lambda.clone().into_buffer_arg(),
                     totals.clone().into_buffer_arg(),
                     gradients.clone().into_buffer_arg(),
+                    segment_sums.clone().into_buffer_arg(),
                     self.tree(),
-                    read as u32,
+                    self.layouts(Some(grad)),
+                    all as u32,
+                    partial as u32,
                     self.arithmetic,
                 );
+                if partial > 0 {
+                    let size = self.node() / 2;
+                    let count = self.rows * partial * size;
+                    tree::add_segments::launch_unchecked::<E>(
+                        client,
+                        CubeCount::Static(count.div_ceil(256) as u32, 1, 1),
+                        CubeDim::new_1d(256),
+                        segment_sums.into_buffer_arg(),
+                        gradients.clone().into_buffer_arg(),
+                        self.tree(),
+                        partial as u32,
+                        size as u32,
+                        count as u32,
+                    );
+                }
             }
             backward::source_gradients::launch_unchecked::<E>(
                 client,
                 self.cubes(self.chunks, 1),
                 units,
                 self.width,
-                self.q.clone().into_tensor_arg(),
-                self.k.clone().into_tensor_arg(),
-                self.v.clone().into_tensor_arg(),
-                grad.clone().into_tensor_arg(),
-                self.log_decay.clone().into_tensor_arg(),
-                self.lambda.clone().into_tensor_arg(),
+                self.q.clone().into_buffer_arg(),
+                self.k.clone().into_buffer_arg(),
+                self.v.clone().into_buffer_arg(),
+                grad.clone().into_buffer_arg(),
+                self.log_decay.clone().into_buffer_arg(),
+                self.lambda.clone().into_buffer_arg(),
                 gradients.into_buffer_arg(),
                 totals.into_buffer_arg(),
-                k_grad.clone().into_tensor_arg(),
-                v_grad.clone().into_tensor_arg(),
+                k_grad.clone().into_buffer_arg(),
+                v_grad.clone().into_buffer_arg(),
                 column_flows.clone().into_buffer_arg(),
                 self.tree(),
+                self.layouts(Some(grad)),
                 self.arithmetic,
+            );
+            let spans = self.seq_len.div_ceil(backward::SPAN);
+            let sums = empty(&self.q, [self.rows * spans], DType::F64);
+            backward::decay_sums::launch_unchecked(
+                client,
+                self.cubes(spans, 1),
+                CubeDim::new_1d(256),
+                row_flows.clone().into_buffer_arg(),
+                column_flows.clone().into_buffer_arg(),
+                sums.clone().into_buffer_arg(),
+                self.seq_len as u32,
+                spans as u32,
             );
             backward::decay_gradient::launch_unchecked(
                 client,
-                CubeCount::Static(self.rows as u32, 1, 1),
+                self.cubes(spans, 1),
                 CubeDim::new_1d(256),
                 row_flows.into_buffer_arg(),
                 column_flows.into_buffer_arg(),
-                decay_grad.clone().into_tensor_arg(),
+                sums.into_buffer_arg(),
+                decay_grad.clone().into_buffer_arg(),
+                self.seq_len as u32,
+                spans as u32,
+                self.heads as u32,
             );
         }
         [q_grad, k_grad, v_grad, decay_grad, lambda_grad]

@@ -256,13 +256,15 @@ fn split(
     let mut low = Array::new(count);
     #[unroll]
     for i in 0..count {
-        // The upper 10 bits of the mantissa; alone, the number is rounded.
-        let rounded = if comptime!(arithmetic == Arithmetic::Tf32) {
-            values[i]
-        } else { f32::reinterpret(u32::reinterpret(values[i]) & 0xffff_e000u32)
+        // Products ignore the lower 13 bits of the mantissa. Alone, the number is rounded.
+        let bits = u32::reinterpret(values[i]);
+        let upper = if comptime!(arithmetic == Arithmetic::Tf32) {
+            f32::reinterpret(bits + 0x1000u32)
+        } else {
+            f32::reinterpret(bits & 0xffff_e000u32)
         };
-        high[i] = Vector::<tf32, Const<1>>::cast_from(Vector::<f32, Const<1>>::new(rounded));
-        low[i] = Vector::<tf32, Const<1>>::cast_from(Vector::<f32, Const<1>>::new(values[i] - rounded));
+        high[i] = Vector::<tf32, Const<1>>::reinterpret(Vector::<f32, Const<1>>::new(upper));
+        low[i] = Vector::<tf32, Const<1>>::reinterpret(Vector::<f32, Const<1>>::new(values[i] - upper));
     }
     (high, low)
 }

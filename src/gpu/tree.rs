@@ -5,11 +5,23 @@
 //! K and V are rounded up to whole tiles, and elements have the type of the
 //! inputs: a state is summed in f32 and rounded once, and once more at every height.
 
-use super::chunk::{LOCAL_LEVELS, cumulative_decay, first_column, first_row, load, load_scaled, place_of};
+use super::chunk::{LOCAL_LEVELS, Layout, cumulative_decay, lambda_at, first_column, first_row, load, load_scaled, place_of};
 use super::tile::{Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, pitch, whole, zeros};
 use cubecl::prelude::*;
 
-/// Sizes of a head's tree.
+/// Layouts of the operator's inputs.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(crate) struct Layouts {
+    pub(crate) q: Layout,
+    pub(crate) k: Layout,
+    pub(crate) v: Layout,
+    /// Of the output and its gradient.
+    pub(crate) grad: Layout,
+    pub(crate) log_decay: Layout,
+    pub(crate) lambda: Layout,
+}
+
+/// Sizes of the sequences and of a head's tree.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 pub(crate) struct Tree {
     /// Chunks of a sequence.
@@ -20,6 +32,8 @@ pub(crate) struct Tree {
     pub(crate) value_blocks: u32,
     /// Tiles along K.
     pub(crate) key_blocks: u32,
+    pub(crate) heads: u32,
+    pub(crate) seq_len: u32,
 }
 
 /// First element of a tile of a node.
@@ -174,28 +188,29 @@ fn store_node<E: Float>(
 /// Cubes: (heads of all sequences × chunks, tiles of K × V).
 #[cube(launch_unchecked)]
 pub(crate) fn chunk_states<E: Float, W: Size>(
-    k: &Tensor<Vector<E, W>>,
-    v: &Tensor<Vector<E, W>>,
-    log_decay: &Tensor<f32>,
+    k: &[Vector<E, W>],
+    v: &[Vector<E, W>],
+    log_decay: &[f32],
     states: &mut [Vector<E, Const<2>>],
     totals: &mut [f32],
     tree: Tree,
+    layouts: Layouts,
     #[comptime] arithmetic: Arithmetic,
 ) {
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
     let (key_block, value_block) = (CUBE_POS_Y / tree.value_blocks, CUBE_POS_Y % tree.value_blocks);
-    let place = place_of(row, chunk, log_decay.shape(2) as u32, log_decay.shape(1) as u32);
+    let place = place_of(row, chunk, tree.heads, tree.seq_len);
     let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
     let mut factors = Shared::<[f32]>::new_slice(comptime!(SIDE));
     let mut keys = empty_tile::<E, W>();
     let mut values = empty_tile::<E, W>();
-    cumulative_decay(log_decay, &place, &mut decay);
+    cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
     if UNIT_POS < 64 {
         factors[UNIT_POS as usize] = f32::cast_from(decay[63] - decay[UNIT_POS as usize]).exp();
     }
     sync_cube();
-    load_scaled::<E, W>(&mut keys, k, &place, key_block, &factors);
-    load::<E, W>(&mut values, v, &place, value_block);
+    load_scaled::<E, W>(&mut keys, k, &layouts.k, &place, key_block, &factors);
+    load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
     sync_cube();
     let mut state = zeros();
     let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
@@ -236,64 +251,144 @@ pub(crate) fn merge_states<E: Float, W: Size>(
     }
 }
 
+/// Chunks that one cube adds up for the gradient of a state; there are several cubes for a block of more.
+pub(crate) const SEGMENT: usize = 16;
+
+/// A block whose state is read, and a part of the chunks that read it.
+#[derive(CubeType, Clone, Copy)]
+struct Item {
+    height: u32,
+    /// The block's number at its height.
+    block: u32,
+    segment: u32,
+}
+
+/// Item of a head by its number: all segments of the highest block first.
+#[cube]
+fn item(tree: &Tree, number: u32) -> Item {
+    let last = tree.chunks - 1;
+    let mut index = number;
+    let mut height = 31 - last.leading_zeros();
+    let mut count = items_at(last, height);
+    while index >= count {
+        index -= count;
+        height -= 1;
+        count = items_at(last, height);
+    }
+    let segments = segments(height);
+    Item { height, block: index / segments * 2, segment: index % segments }
+}
+
+/// Segments of a block at a height.
+#[cube]
+fn segments(height: u32) -> u32 {
+    max((1u32 << height) / comptime!(SEGMENT as u32), 1)
+}
+
+#[cube]
+fn items_at(last: u32, height: u32) -> u32 {
+    ((last >> height) + 1) / 2 * segments(height)
+}
+
+/// Node of a block, counted from the head's first.
+#[cube]
+fn node_of(tree: &Tree, height: u32, block: u32) -> u32 {
+    let mut node = block;
+    for i in 0..height {
+        node += tree.chunks >> i;
+    }
+    node
+}
+
 /// Gradients of the states that are read, each Σ_t λ_t · exp(decay from the block's end to t) · q_t ∂y_tᵀ over
-/// the positions of the block's right neighbour.
-/// Cubes: (heads of all sequences × nodes that are read, highest first; tiles of K × V).
+/// the positions of the block's right neighbour; of large blocks, the sums of its segments.
+/// Cubes: (heads of all sequences × items, tiles of K × V); the first `partial` items of a head are segments.
 #[cube(launch_unchecked)]
 pub(crate) fn state_gradients<E: Float, W: Size>(
-    q: &Tensor<Vector<E, W>>,
-    grad: &Tensor<Vector<E, W>>,
-    log_decay: &Tensor<f32>,
-    lambda: &Tensor<f32>,
+    q: &[Vector<E, W>],
+    grad: &[Vector<E, W>],
+    log_decay: &[f32],
+    lambda: &[f32],
     totals: &[f32],
     gradients: &mut [Vector<E, Const<2>>],
+    segment_sums: &mut [Vector<f32, Const<2>>],
     tree: Tree,
-    read_nodes: u32,
+    layouts: Layouts,
+    items: u32,
+    partial: u32,
     #[comptime] arithmetic: Arithmetic,
 ) {
-    let (row, mut index) = (CUBE_POS_X / read_nodes, CUBE_POS_X % read_nodes);
+    let (row, number) = (CUBE_POS_X / items, CUBE_POS_X % items);
     let (key_block, value_block) = (CUBE_POS_Y / tree.value_blocks, CUBE_POS_Y % tree.value_blocks);
-    let last = tree.chunks - 1;
-    let mut height = 31 - last.leading_zeros();
-    let mut at_height = ((last >> height) + 1) / 2;
-    while index >= at_height {
-        index -= at_height;
-        height -= 1;
-        at_height = ((last >> height) + 1) / 2;
-    }
-    let mut offset = 0u32;
-    for i in 0..height {
-        offset += tree.chunks >> i;
-    }
+    let item = item(&tree, number);
     let first = row * tree.nodes;
-    let block = 2 * index;
-    let level = (comptime!(LOCAL_LEVELS as u32) + height) as usize;
+    let start = ((item.block + 1) << item.height) + item.segment * comptime!(SEGMENT as u32);
+    let end = min(start + min(1u32 << item.height, comptime!(SEGMENT as u32)), tree.chunks);
+    let level = comptime!(LOCAL_LEVELS as u32) + item.height;
+
+    // Decay of the segments before this one, from the nodes that cover them.
+    let mut before = 0.0f32;
+    let mut covered = (item.block + 1) << item.height;
+    let mut bit = 31u32;
+    while item.segment > 0 && start < end && bit < 32 {
+        if item.segment >> bit & 1 == 1 {
+            let height = comptime!(SEGMENT.ilog2()) + bit;
+            before += totals[(first + node_of(&tree, height, covered >> height)) as usize];
+            covered += comptime!(SEGMENT as u32) << bit;
+        }
+        bit -= 1;
+    }
 
     let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
     let mut factors = Shared::<[f32]>::new_slice(comptime!(SIDE));
     let mut queries = empty_tile::<E, W>();
     let mut grads = empty_tile::<E, W>();
     let mut sums = zeros();
-    let mut before = 0.0f32;
-    for chunk in (block + 1) << height..min((block + 2) << height, tree.chunks) {
-        let place = place_of(row, chunk, log_decay.shape(2) as u32, log_decay.shape(1) as u32);
-        cumulative_decay(log_decay, &place, &mut decay);
+    for chunk in start..end {
+        let place = place_of(row, chunk, tree.heads, tree.seq_len);
+        cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
         if UNIT_POS < 64 {
-            let mut weight = 0.0f32;
-            if UNIT_POS < place.length {
-                let base = place.sequence as usize * lambda.stride(0) + place.head as usize * lambda.stride(2);
-                let position = (place.start + UNIT_POS) as usize;
-                weight = lambda[base + position * lambda.stride(1) + level * lambda.stride(3)];
-            }
+            let weight = lambda_at(lambda, &layouts.lambda, &place, UNIT_POS, level);
             factors[UNIT_POS as usize] = weight * (f32::cast_from(decay[UNIT_POS as usize]) + before).exp();
         }
         before += totals[(first + chunk) as usize];
         sync_cube();
-        load_scaled::<E, W>(&mut queries, q, &place, key_block, &factors);
-        load::<E, W>(&mut grads, grad, &place, value_block);
+        load_scaled::<E, W>(&mut queries, q, &layouts.q, &place, key_block, &factors);
+        load::<E, W>(&mut grads, grad, &layouts.grad, &place, value_block);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
         multiply::<E, W>(&mut sums, &queries, &grads, &whole(), orders, arithmetic);
     }
-    store_node::<E>(gradients, &sums, &tree, (first + offset + block) as usize, key_block, value_block);
+    if number < partial {
+        store_node::<f32>(segment_sums, &sums, &tree, (row * partial + number) as usize, key_block, value_block);
+    } else {
+        let node = first + node_of(&tree, item.height, item.block);
+        store_node::<E>(gradients, &sums, &tree, node as usize, key_block, value_block);
+    }
+}
+
+/// Gradients of the states of large blocks: the sums of their segments'. A unit for two elements of a node.
+#[cube(launch_unchecked)]
+pub(crate) fn add_segments<E: Float>(
+    segment_sums: &[Vector<f32, Const<2>>],
+    gradients: &mut [Vector<E, Const<2>>],
+    tree: Tree,
+    partial: u32,
+    size: u32,
+    count: u32,
+) {
+    let at = ABSOLUTE_POS as u32;
+    if at < count {
+        let (element, number, row) = ((at % size) as usize, at / size % partial, at / size / partial);
+        let item = item(&tree, number);
+        // One unit of a block's first segment adds up all.
+        if item.segment == 0 {
+            let mut sum = Vector::<f32, Const<2>>::new(0.0f32);
+            for segment in 0..segments(item.height) {
+                sum += segment_sums[(row * partial + number + segment) as usize * size as usize + element];
+            }
+            let node = row * tree.nodes + node_of(&tree, item.height, item.block);
+            gradients[node as usize * size as usize + element] = Vector::cast_from(sum);
+        }
+    }
 }

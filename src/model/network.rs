@@ -18,8 +18,12 @@ pub enum Precision {
     /// Single precision throughout.
     #[default]
     F32,
+    /// Single precision, but the factors of matrix products are rounded to TF32 (10 bits of mantissa) on a GPU.
+    /// The CPU has no TF32 and computes as for f32.
+    Tf32,
     /// The language model's matrix products of activations and weights in bfloat16; weights, norms, the
-    /// operator and its state, the loss and the optimiser stay in f32. GPUs only.
+    /// operator and its state, the loss and the optimiser stay in f32, the operator's products in TF32. GPUs
+    /// only.
     Bf16,
 }
 
@@ -27,7 +31,7 @@ impl Precision {
     /// x Wᵀ for x [R, M, I], W [R, O, I]; the result is in the type of x.
     pub(super) fn linear(self, x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
         match self {
-            Self::F32 => linear(x, weight, None),
+            Self::F32 | Self::Tf32 => linear(x, weight, None),
             Self::Bf16 => {
                 let dtype = x.dtype();
                 linear(x.cast(DType::BF16), weight.cast(DType::BF16), None).cast(dtype)
@@ -38,7 +42,7 @@ impl Precision {
     /// a b; the result is in the type of a.
     pub(super) fn matmul(self, a: Tensor<3>, b: Tensor<3>) -> Tensor<3> {
         match self {
-            Self::F32 => a.matmul(b),
+            Self::F32 | Self::Tf32 => a.matmul(b),
             Self::Bf16 => {
                 let dtype = a.dtype();
                 a.cast(DType::BF16).matmul(b.cast(DType::BF16)).cast(dtype)
@@ -272,6 +276,11 @@ impl Model {
     pub(super) fn head(&self, parameters: &Parameters) -> Result<Tensor<3>> {
         let name = if self.config.language.is_some() { language::HEAD } else { "head.weight" };
         parameters.get(name)
+    }
+
+    /// Whether the operator may round to TF32.
+    pub(super) fn tf32(&self) -> bool {
+        self.precision != Precision::F32
     }
 
     /// x Wᵀ in the model's precision; the result is in that of x.

@@ -113,7 +113,8 @@ fn mix(
             let lambda = lambda::evaluate(&*model.map, input, layer)?;
             see_lambda(lambda.clone());
             let lambda = lambda.reshape([runs * batch, seq_len, heads, levels]);
-            chunkwise(Inputs::from_trusted_values(q, k, v, log_decay(step)?, lambda)?, model.chunk)
+            let inputs = Inputs::from_trusted_values(q, k, v, log_decay(step)?, lambda)?;
+            chunkwise(inputs.with_tf32(model.tf32()), model.chunk)
         }
     };
     Ok(y.reshape([runs, tokens, d_model]))

@@ -56,7 +56,7 @@ pub struct TrainConfig {
     /// In how many parts a batch is computed, one after another, its gradients added up: less memory for
     /// the same step.
     pub accumulate: usize,
-    /// Arithmetic (language model only).
+    /// Arithmetic.
     pub precision: Precision,
     /// Full learning rate.
     pub learning_rate: f64,
@@ -225,8 +225,8 @@ impl RunConfig {
         task.validate()?;
         self.model.validate()?;
         self.train.validate()?;
-        if self.train.precision != Precision::F32 && self.model.language.is_none() {
-            let expected = "f32 for the recall model (bf16 is the language model's)";
+        if self.train.precision == Precision::Bf16 && self.model.language.is_none() {
+            let expected = "f32 or tf32 for the recall model (bf16 is the language model's)";
             return Err(Error::value("train.precision", expected, "bf16"));
         }
         if task.seq_len() > self.model.max_seq_len {
