@@ -1,8 +1,37 @@
 //! Files that are always whole, and folders of ours among others.
 
 use crate::{Error, Result};
+use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Folder of this crate's caches, and what named it.
+pub(crate) fn cache_folder() -> Option<(PathBuf, &'static str)> {
+    cache_folder_by(|name| std::env::var_os(name), std::env::home_dir())
+}
+
+/// The folder by environment variables and the home folder: `$LOGLINEAR_CACHE`, else
+/// `$XDG_CACHE_HOME/loglinear`, else `~/.cache/loglinear`.
+pub(crate) fn cache_folder_by(
+    variable: impl Fn(&str) -> Option<OsString>,
+    home: Option<PathBuf>,
+) -> Option<(PathBuf, &'static str)> {
+    let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(folder) = set("LOGLINEAR_CACHE") {
+        return Some((folder, "LOGLINEAR_CACHE"));
+    }
+    // A relative one is not to be used, by the specification of the variable.
+    if let Some(caches) = set("XDG_CACHE_HOME").filter(|path| path.is_absolute()) {
+        return Some((caches.join("loglinear"), "XDG_CACHE_HOME"));
+    }
+    let home = home.filter(|home| !home.as_os_str().is_empty())?;
+    Some((home.join(".cache").join("loglinear"), "the home folder"))
+}
+
+/// Bytes in hexadecimal, as checksums are written.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// Writes a file so that a reader sees the old content or the new, whatever happens in between: to a
 /// temporary name, synced, then renamed. A failed write leaves nothing behind.

@@ -11,7 +11,7 @@
 //!
 //! Numbers are little-endian.
 
-use super::encode::hex;
+use crate::file::{cache_folder, hex};
 use crate::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -38,14 +38,8 @@ impl Default for TokenCache {
     /// `tokens` below `$LOGLINEAR_CACHE`, else `$XDG_CACHE_HOME/loglinear`, else `~/.cache/loglinear`; if
     /// that can't be written to, below the system's temporary folder.
     fn default() -> Self {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let user = || {
-            let caches = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-            let caches = caches.or_else(|| Some(std::env::home_dir()?.join(".cache")));
-            caches.map(|caches| caches.join("loglinear"))
-        };
         let temporary = std::env::temp_dir().join("loglinear");
-        let folders = set("LOGLINEAR_CACHE").or_else(user).into_iter().chain([temporary]);
+        let folders = cache_folder().map(|(folder, _)| folder).into_iter().chain([temporary]);
         Self { folders: folders.map(|folder| folder.join("tokens")).collect() }
     }
 }

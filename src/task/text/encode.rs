@@ -2,6 +2,7 @@
 
 use super::Tokenizer;
 use super::source::{Fingerprint, Source};
+use crate::file::hex;
 use crate::train::duration;
 use crate::{Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -79,11 +80,6 @@ fn encode_lines(lines: &[&str], tokenizer: Tokenizer) -> Vec<u16> {
 /// What Python's `str.strip` removes, which the release uses.
 fn is_blank(letter: char) -> bool {
     letter.is_whitespace() || ('\x1c'..='\x1f').contains(&letter)
-}
-
-/// Bytes in hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// How long it takes before progress is shown, and between two plain lines.

@@ -1,6 +1,6 @@
 //! A text as bytes: a file, plain or compressed, or a part of one.
 
-use super::encode::hex;
+use crate::file::hex;
 use crate::{Error, Result};
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
