@@ -7,6 +7,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use loglinear::burn;
 use loglinear::cohort::Parameters;
 use loglinear::device;
+use loglinear::kernel_cache::Compiled;
 use loglinear::lambda::{LambdaConfig, LambdaKind};
 use loglinear::model::{Mixer, Model, ModelConfig, Precision};
 use loglinear::random::Generator;
@@ -100,6 +101,9 @@ fn measure(
         let step = start.elapsed().as_secs_f64() * 1e3;
         if sample == 0 {
             println!("{size}: first step {step:.0} ms");
+            if let Some(compiled) = Compiled::news() {
+                println!("{compiled}");
+            }
         }
         if !split {
             steps.push(step);

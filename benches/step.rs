@@ -12,6 +12,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use loglinear::burn;
 use loglinear::cohort::Parameters;
 use loglinear::device;
+use loglinear::kernel_cache::Compiled;
 use loglinear::lambda::{LambdaConfig, LambdaKind};
 use loglinear::model::{IGNORED, Model, ModelConfig, cross_entropy};
 use loglinear::random::Generator;
@@ -72,6 +73,9 @@ fn cohorts(on: &Device) {
     for runs in [1, 4, 12] {
         let first = step_times(on, runs, 256, 1, 1)[0];
         println!("cohort of {runs}: first step {first:.0} ms");
+        if let Some(compiled) = Compiled::news() {
+            println!("{compiled}");
+        }
         let times = step_times(on, runs, 256, 8, 10);
         let steady = median(&times[2..]);
         println!(

@@ -77,12 +77,29 @@ pub fn hardware(device: &Device) -> String {
     name.unwrap_or_else(|| format!("unknown {} processor", std::env::consts::ARCH))
 }
 
+/// Architectures of the GPUs here (`sm_90`), each once; none if nothing says it. In builds without the `cuda` feature too.
+pub fn architectures() -> Vec<String> {
+    let text = query_nvidia_smi(&["--query-gpu=compute_cap"]).unwrap_or_default();
+    let named = |line: &str| {
+        let (major, minor) = line.trim().split_once('.')?;
+        let number = |text: &str| text.parse::<u32>().is_ok();
+        (number(major) && number(minor)).then(|| format!("sm_{major}{minor}"))
+    };
+    let all: std::collections::BTreeSet<String> = text.lines().filter_map(named).collect();
+    all.into_iter().collect()
+}
+
 /// What NVIDIA's tool says of a device.
 fn nvidia_smi(device: &Device, field: &str) -> Option<String> {
     let name = name(device);
     let index = name.rsplit(':').next().unwrap_or("0");
-    let query = [&format!("--query-gpu={field}"), "--format=csv,noheader,nounits", "-i", index];
-    let output = std::process::Command::new("nvidia-smi").args(query).output().ok()?;
+    query_nvidia_smi(&[&format!("--query-gpu={field}"), "-i", index])
+}
+
+/// What NVIDIA's tool answers, if it is there.
+fn query_nvidia_smi(query: &[&str]) -> Option<String> {
+    let mut command = std::process::Command::new("nvidia-smi");
+    let output = command.args(query).arg("--format=csv,noheader,nounits").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)
 }
@@ -99,6 +116,8 @@ fn unknown(name: &str) -> Error {
 
 #[cfg(feature = "cuda")]
 fn cuda(index: usize) -> Result<Device> {
+    // CubeCL reads its settings when the first GPU is used.
+    crate::kernel_cache::prepare();
     Ok(Device::cuda(index))
 }
 

@@ -19,6 +19,7 @@ pub mod frame;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod host;
+pub mod kernel_cache;
 pub mod lambda;
 pub mod metric;
 pub mod model;

@@ -2,6 +2,7 @@
 
 use super::own_map::{same_map, try_map};
 use super::{Trained, headless};
+use crate::kernel_cache::TOPIC;
 use crate::lambda::{LambdaKind, LambdaMap};
 use crate::model::Mixer;
 use crate::task::TaskConfig;
@@ -227,7 +228,7 @@ pub(super) fn follow(mut command: Command, name: &str) -> Result<()> {
     let mut said = String::new();
     for line in messages.lines() {
         let line = line.map_err(|error| failed(error.to_string()))?;
-        if line.contains(": step ") {
+        if line.contains(": step ") || line.starts_with(TOPIC) {
             println!("{line}");
         } else if let Some(error) = line.strip_prefix("error: ") {
             said = error.to_owned();

@@ -117,6 +117,7 @@ impl Cohort {
             // Its last row of metrics was lost.
             self.evaluate(&config, &mut results, &mut report)?;
         }
+        let mut warm = false;
         let last = until.unwrap_or(config.train.steps).min(config.train.steps);
         while !self.members.is_empty() && self.adam.steps < last {
             if options.interrupt.is_requested() {
@@ -133,6 +134,9 @@ impl Cohort {
             if due || self.unread.len() >= read_every {
                 let loss = self.read(&mut results, &mut report)?;
                 report.step(step, loss);
+                if !std::mem::replace(&mut warm, true) {
+                    report.compiled();
+                }
             }
             if due && !self.members.is_empty() {
                 self.evaluate(&config, &mut results, &mut report)?;

@@ -1,6 +1,7 @@
 //! Progress of a cohort, for people and for programs.
 
 use super::{MetricsRow, RunResult};
+use crate::kernel_cache::{Compiled, first_start};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
@@ -16,7 +17,7 @@ pub enum ProgressMode {
     Lines,
     /// Nothing.
     Quiet,
-    /// A JSON object a line on standard output: every evaluation and result.
+    /// A JSON object a line on standard output: every evaluation and result, and how many GPU kernels were compiled.
     Json,
 }
 
@@ -109,7 +110,7 @@ impl<'a> ProgressReport<'a> {
             bar
         });
         let now = Instant::now();
-        Self {
+        let report = Self {
             mode,
             label,
             total,
@@ -122,7 +123,13 @@ impl<'a> ProgressReport<'a> {
             alive: runs,
             counted: first,
             seq_len: 0,
+        };
+        if let Some(line) =
+            first_start().filter(|_| !matches!(mode, ProgressMode::Quiet | ProgressMode::Json))
+        {
+            report.line(&line);
         }
+        report
     }
 
     /// The cohort, of runs of this length, as a part of something larger.
@@ -160,7 +167,29 @@ impl<'a> ProgressReport<'a> {
                 "{} ×{}: step {step}/{}, {rate:.1} steps/s, {loss}{}, {left}",
                 self.label, self.alive, self.total, self.validation
             );
-            if self.mode == ProgressMode::Lines { println!("{line}") } else { eprintln!("{line}") }
+            self.line(&line);
+        }
+    }
+
+    /// After steps whose numbers were read: which kernels were compiled for them, if any were.
+    pub(super) fn compiled(&self) {
+        if self.mode == ProgressMode::Quiet {
+            return;
+        }
+        let Some(compiled) = Compiled::news() else { return };
+        if self.mode == ProgressMode::Json {
+            say(&serde_json::json!({ "event": "kernels", "values": compiled }));
+        } else {
+            self.line(&compiled.to_string());
+        }
+    }
+
+    /// A line for people, where they look.
+    fn line(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None if self.mode == ProgressMode::Lines => println!("{line}"),
+            None => eprintln!("{line}"),
         }
     }
 
@@ -204,6 +233,7 @@ impl<'a> ProgressReport<'a> {
     }
 
     pub(super) fn finish(self) {
+        self.compiled();
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }

@@ -139,7 +139,7 @@ fn wrong_usage_exits_with_2_and_failures_with_1() {
         assert!(!message.contains("panicked"), "{message}");
     }
     assert!(!folder.path().join("runs").exists(), "a refused command leaves nothing behind");
-    for command in ["quickstart", "train", "eval", "lambda", "figure", "info"] {
+    for command in ["quickstart", "train", "eval", "lambda", "figure", "cache", "info"] {
         let help = text(&loglinear(&[command, "--help"], folder.path()).stdout);
         assert!(help.contains("Example"), "{command}");
     }

@@ -8,6 +8,7 @@ mod command_line;
 mod comparisons;
 mod crashes;
 mod fenwick;
+mod kernel_cache;
 mod kernels;
 mod lambda_maps;
 mod language;

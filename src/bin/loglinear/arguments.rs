@@ -30,7 +30,7 @@ pub struct ProgressArguments {
     /// Show nothing but errors and the final table.
     #[arg(long, conflicts_with = "json")]
     quiet: bool,
-    /// Print a JSON object a line: every evaluation and result.
+    /// Print a JSON object a line: every evaluation and result, and how many GPU kernels were compiled.
     #[arg(long)]
     json: bool,
     /// Stop after the current step when standard input ends: a notebook's kernel holds it open.
@@ -39,6 +39,10 @@ pub struct ProgressArguments {
 }
 
 impl ProgressArguments {
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     pub fn mode(&self) -> ProgressMode {
         match self {
             Self { quiet: true, .. } => ProgressMode::Quiet,

@@ -33,7 +33,7 @@ pub struct Decoding {
     layers: usize,
     /// Show nothing but errors and the table.
     #[arg(long)]
-    quiet: bool,
+    pub quiet: bool,
     #[command(flatten)]
     device: DeviceArgument,
 }

@@ -71,7 +71,7 @@ pub struct Generate {
     json: bool,
     /// Don't say what it cost.
     #[arg(long)]
-    quiet: bool,
+    pub quiet: bool,
     #[command(flatten)]
     device: DeviceArgument,
 }

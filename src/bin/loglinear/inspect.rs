@@ -5,6 +5,7 @@ use crate::{Failure, Outcome, report};
 use clap::Args;
 use loglinear::burn::tensor::Device;
 use loglinear::frame::{position_losses, run_lambda, stack_positions, text_lambda, write_parquet};
+use loglinear::kernel_cache::Place;
 use loglinear::model::{parameter_overhead, parameter_report};
 use loglinear::task::{Dataset, Split};
 use loglinear::train::{RunFolder, evaluate};
@@ -216,6 +217,9 @@ impl Info {
         report::say(format_args!("loglinear  {}", env!("CARGO_PKG_VERSION")))?;
         report::say(format_args!("features   {features}"))?;
         report::say(format_args!("device     {}", device::name(&on)))?;
+        if !device::is_cpu(&on) {
+            report::say(format_args!("kernels    {}", Place::find().file.display()))?;
+        }
         report::say(format_args!("threads    {threads}"))?;
         report::say("burn       0.22.1\npolars     0.55.2\nplotters   0.3.7")?;
         report::say(format_args!("platform   {}-{}", std::env::consts::ARCH, std::env::consts::OS))?;

@@ -1,6 +1,7 @@
 //! The command line: a thin skin over the library.
 
 mod arguments;
+mod cache;
 mod decoding;
 mod figure;
 mod generate;
@@ -15,6 +16,7 @@ mod task_arguments;
 mod train;
 
 use clap::{Parser, Subcommand};
+use loglinear::kernel_cache::Compiled;
 use std::process::ExitCode;
 
 /// Train, probe and picture log-linear attention with adaptive memory decay.
@@ -68,8 +70,24 @@ enum Command {
     Figure(figure::FigureCommand),
     /// Open JupyterLab with our kernel and notebooks, or run them without a browser.
     Lab(lab::LabCommand),
+    /// Show where compiled GPU kernels are kept, and carry them to another machine.
+    Cache(cache::Cache),
     /// Show devices, versions and features.
     Info(inspect::Info),
+}
+
+impl Command {
+    /// Whether nothing is to be said but errors and results.
+    fn is_quiet(&self) -> bool {
+        match self {
+            Self::Quickstart(command) => command.progress.is_quiet(),
+            Self::Train(command) => command.progress.is_quiet(),
+            Self::Sweep(command) => command.progress.is_quiet(),
+            Self::Generate(command) => command.quiet,
+            Self::Decoding(command) => command.quiet,
+            _ => false,
+        }
+    }
 }
 
 /// Why a command ended without success.
@@ -91,7 +109,9 @@ impl From<loglinear::Error> for Failure {
 type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    let quiet = command.is_quiet();
+    let outcome = match command {
         Command::Quickstart(command) => command.run(),
         Command::Train(command) => command.run(),
         Command::Sweep(command) => command.run(),
@@ -107,8 +127,13 @@ fn main() -> ExitCode {
         Command::Export(command) => command.run(),
         Command::Figure(command) => command.run(),
         Command::Lab(command) => command.run(),
+        Command::Cache(command) => command.run(),
         Command::Info(command) => command.run(),
     };
+    // What was compiled after a training's first steps, or without one.
+    if let Some(compiled) = Compiled::news().filter(|_| !quiet) {
+        eprintln!("{compiled}");
+    }
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(error)) => {

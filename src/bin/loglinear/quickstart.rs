@@ -35,7 +35,7 @@ pub struct Quickstart {
     #[command(flatten)]
     device: DeviceArgument,
     #[command(flatten)]
-    progress: ProgressArguments,
+    pub progress: ProgressArguments,
 }
 
 /// A small MQAR that all λ kinds learn within a minute on two cores.

@@ -25,7 +25,7 @@ pub struct SweepCommand {
     #[command(flatten)]
     device: DeviceArgument,
     #[command(flatten)]
-    progress: ProgressArguments,
+    pub progress: ProgressArguments,
     /// Stop after so many minutes, with everything resumable.
     #[arg(long, value_name = "MINUTES")]
     max_minutes: Option<f64>,

@@ -29,7 +29,7 @@ pub struct Train {
     #[command(flatten)]
     device: DeviceArgument,
     #[command(flatten)]
-    progress: ProgressArguments,
+    pub progress: ProgressArguments,
 
     /// Seeds, one run each.
     #[arg(long, num_args = 1.., value_name = "SEED", help_heading = "Runs")]
