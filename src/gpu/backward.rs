@@ -6,11 +6,12 @@
 //! q_t·∂q_t and columns k_s·∂k_s of that part. ∂log_decay is the sum of ∂G over all later positions and its own.
 
 use super::chunk::{
-    LOCAL_LEVELS, Layout, chunk_start, add_scaled, cumulative_decay, dot_rows, first_column, first_row, lambda_at, level_in_group,
-    level_of_groups, load, local_lambda, place_of, row_sum, scale, store, to_tile,
+    LOCAL_LEVELS, Layout, add_scaled, chunk_start, cumulative_decay, dot_rows, first_column, first_row,
+    lambda_at, level_in_group, level_of_groups, load, local_lambda, place_of, row_sum, scale, store, to_tile,
 };
 use super::tile::{
-    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, plane_group, plane_row, whole, zeros,
+    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, multiply_part, plane_group,
+    plane_row, zeros,
 };
 use super::tree::{Layouts, Tree, fetch_node, load_chunk_gradient, put, read_node, staged};
 use cubecl::prelude::*;
@@ -55,7 +56,8 @@ fn weigh_rows(
                 flows[half] += weight * e;
                 #[unroll]
                 for l in 4..LOCAL_LEVELS {
-                    by_level[comptime!(half * LOCAL_LEVELS + l)] += select(level == comptime!(l as u32), e, 0.0f32);
+                    by_level[comptime!(half * LOCAL_LEVELS + l)] +=
+                        select(level == comptime!(l as u32), e, 0.0f32);
                 }
             } else if number == i / 8 {
                 #[unroll]
@@ -70,7 +72,8 @@ fn weigh_rows(
                         flows[half] += select(level > 0, weight * e, 0.0f32);
                         #[unroll]
                         for l in 0..4usize {
-                            by_level[comptime!(half * LOCAL_LEVELS + l)] += select(level == comptime!(l as u32), e, 0.0f32);
+                            by_level[comptime!(half * LOCAL_LEVELS + l)] +=
+                                select(level == comptime!(l as u32), e, 0.0f32);
                         }
                     }
                 }
@@ -138,7 +141,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         load::<E, W>(&mut queries, q, &layouts.q, &place, key_block);
         load::<E, W>(&mut right, k, &layouts.k, &place, key_block);
         sync_cube();
-        multiply::<E, W>(&mut scores, &queries, &right, &below, orders, arithmetic);
+        multiply_part::<E, W>(&mut scores, &queries, &right, &below, orders, arithmetic);
         sync_cube();
     }
     let mut slopes = zeros();
@@ -146,7 +149,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         load::<E, W>(&mut left, grad, &layouts.grad, &place, value_block);
         load::<E, W>(&mut right, v, &layouts.v, &place, value_block);
         sync_cube();
-        multiply::<E, W>(&mut slopes, &left, &right, &below, orders, arithmetic);
+        multiply_part::<E, W>(&mut slopes, &left, &right, &below, orders, arithmetic);
         sync_cube();
     }
     let mut by_level = Array::<f32>::new(comptime!(2 * LOCAL_LEVELS));
@@ -168,7 +171,8 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
 
     to_tile::<E, W>(&mut weighted, &slopes);
 
-    let (first, second) = (f32::cast_from(decay[first_row() as usize]), f32::cast_from(decay[first_row() as usize + 8]));
+    let (first, second) =
+        (f32::cast_from(decay[first_row() as usize]), f32::cast_from(decay[first_row() as usize + 8]));
     let first_node = row * tree.nodes;
     let mut staged = staged::<E, W>();
     for key_block in 0..tree.key_blocks {
@@ -181,11 +185,11 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         let mut sums = zeros();
         let extent = Extent { first_step: 0u32, end_step: diagonal / 2, first_group: 0u32, end_group: 8u32 };
         let as_stored = comptime!(Orders { left_transposed: false, right_transposed: false });
-        multiply::<E, W>(&mut sums, &weighted, &right, &extent, as_stored, arithmetic);
+        multiply_part::<E, W>(&mut sums, &weighted, &right, &extent, as_stored, arithmetic);
         let mut before = 0.0f32;
         let mut remaining = chunk;
         let mut height = 0u32;
-    let mut node = 0u32;
+        let mut node = 0u32;
         if remaining > 0 {
             let next = read_node(&tree, chunk, remaining);
             height = next.0;
@@ -197,8 +201,8 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
             remaining &= remaining - 1;
             if remaining > 0 {
                 let next = read_node(&tree, chunk, remaining);
-            height = next.0;
-            node = next.1;
+                height = next.0;
+                node = next.1;
             }
             let mut reads = zeros();
             for value_block in 0..tree.value_blocks {
@@ -209,11 +213,25 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
                 put::<E, W>(&mut right, &staged);
                 sync_cube();
                 if value_block + 1 < tree.value_blocks {
-                    fetch_node::<E, W>(&mut staged, states, &tree, this_node as usize, key_block, value_block + 1);
+                    fetch_node::<E, W>(
+                        &mut staged,
+                        states,
+                        &tree,
+                        this_node as usize,
+                        key_block,
+                        value_block + 1,
+                    );
                 } else if remaining > 0 {
-                    fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, key_block, 0u32);
+                    fetch_node::<E, W>(
+                        &mut staged,
+                        states,
+                        &tree,
+                        (first_node + node) as usize,
+                        key_block,
+                        0u32,
+                    );
                 }
-                multiply::<E, W>(&mut reads, &left, &right, &whole(), orders, arithmetic);
+                multiply::<E, W>(&mut reads, &left, &right, orders, arithmetic);
             }
             let weight = (
                 lambda_at(lambda, &layouts.lambda, &place, first_row(), level),
@@ -246,7 +264,8 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
     let start = chunk_start(&layout, &place);
     for i in range_stepped(UNIT_POS, place.length * comptime!(levels as u32), comptime!(UNITS as u32)) {
         let (position, level) = (i / comptime!(levels as u32), i % comptime!(levels as u32));
-        lambda_grad[(start + position * layout.position + level) as usize] = lambda_sums[i as usize] + lambda_sums[i as usize + comptime!(SIDE * levels)];
+        lambda_grad[(start + position * layout.position + level) as usize] =
+            lambda_sums[i as usize] + lambda_sums[i as usize + comptime!(SIDE * levels)];
     }
 }
 
@@ -339,7 +358,7 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
         load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
         load::<E, W>(&mut right, q, &layouts.q, &place, key_block);
         sync_cube();
-        multiply::<E, W>(&mut scores, &keys, &right, &above, orders, arithmetic);
+        multiply_part::<E, W>(&mut scores, &keys, &right, &above, orders, arithmetic);
         sync_cube();
     }
     let mut slopes = zeros();
@@ -347,7 +366,7 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
         load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
         load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block);
         sync_cube();
-        multiply::<E, W>(&mut slopes, &values, &right, &above, orders, arithmetic);
+        multiply_part::<E, W>(&mut slopes, &values, &right, &above, orders, arithmetic);
         sync_cube();
     }
     let mut flows = weigh_columns(&mut scores, &mut slopes, &decay, &weights);
@@ -369,12 +388,21 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
                 sync_cube();
                 load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
             }
-            load_chunk_gradient::<E, W>(&mut state, gradients, totals, &tree, row, chunk, key_block, value_block);
+            load_chunk_gradient::<E, W>(
+                &mut state,
+                gradients,
+                totals,
+                &tree,
+                row,
+                chunk,
+                key_block,
+                value_block,
+            );
             sync_cube();
-            multiply::<E, W>(&mut reads, &keys, &state, &whole(), as_stored, arithmetic);
+            multiply::<E, W>(&mut reads, &keys, &state, as_stored, arithmetic);
         }
         scale(&mut reads, factors);
-        multiply::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
+        multiply_part::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
         store::<E>(v_grad, &contiguous(&tree, layouts.v.columns), &reads, &place, value_block);
     }
     sync_cube();
@@ -390,15 +418,24 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
             if !single {
                 sync_cube();
                 load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
-                load_chunk_gradient::<E, W>(&mut state, gradients, totals, &tree, row, chunk, key_block, value_block);
+                load_chunk_gradient::<E, W>(
+                    &mut state,
+                    gradients,
+                    totals,
+                    &tree,
+                    row,
+                    chunk,
+                    key_block,
+                    value_block,
+                );
             }
             sync_cube();
-            multiply::<E, W>(&mut reads, &values, &state, &whole(), orders, arithmetic);
+            multiply::<E, W>(&mut reads, &values, &state, orders, arithmetic);
         }
         scale(&mut reads, factors);
         let dots = dot_rows::<E, W>(&reads, &keys);
         flows = (flows.0 + dots.0, flows.1 + dots.1);
-        multiply::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
+        multiply_part::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
         store::<E>(k_grad, &contiguous(&tree, layouts.k.columns), &reads, &place, key_block);
     }
     if UNIT_POS_PLANE % 4 == 0 {
@@ -418,7 +455,13 @@ pub(crate) const SPAN: usize = 1024;
 
 /// Sums of rows less columns over each span of a head's positions. A cube of 256 units a span.
 #[cube(launch_unchecked)]
-pub(crate) fn decay_sums(row_flows: &[f32], column_flows: &[f32], sums: &mut [f64], seq_len: u32, spans: u32) {
+pub(crate) fn decay_sums(
+    row_flows: &[f32],
+    column_flows: &[f32],
+    sums: &mut [f64],
+    seq_len: u32,
+    spans: u32,
+) {
     let (row, span) = (CUBE_POS_X / spans, CUBE_POS_X % spans);
     let mut plane_sums = Shared::<[f64]>::new_slice(8usize);
     let mut sum = 0.0f64;

@@ -95,7 +95,8 @@ pub(crate) fn load<E: Float, W: Size>(
     let width = W::value();
     #[unroll]
     for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
-        let (_row, to, value) = vector_of::<E, W>(x, layout, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
+        let (_row, to, value) =
+            vector_of::<E, W>(x, layout, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
         tile[to] = value;
     }
 }
@@ -113,7 +114,8 @@ pub(crate) fn load_scaled<E: Float, W: Size>(
     let width = W::value();
     #[unroll]
     for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
-        let (row, to, value) = vector_of::<E, W>(x, layout, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
+        let (row, to, value) =
+            vector_of::<E, W>(x, layout, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
         let scaled = Vector::<f32, W>::cast_from(value) * Vector::<f32, W>::new(factors[row]);
         tile[to] = Vector::<E, W>::cast_from(scaled);
     }
@@ -223,7 +225,10 @@ pub(crate) fn dot_rows<E: Float, W: Size>(rows: &Rows, tile: &[Vector<E, W>]) ->
         first += pair[0] * Vector::cast_from(pairs[at + comptime!(group * 4)]);
         second += pair[1] * Vector::cast_from(pairs[at + comptime!(group * 4 + 8 * half)]);
     }
-    (row_sum(first.extract(0usize) + first.extract(1usize)), row_sum(second.extract(0usize) + second.extract(1usize)))
+    (
+        row_sum(first.extract(0usize) + first.extract(1usize)),
+        row_sum(second.extract(0usize) + second.extract(1usize)),
+    )
 }
 
 /// Writes a result to a tile.

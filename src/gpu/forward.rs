@@ -5,7 +5,8 @@ use super::chunk::{
     level_of_groups, load, local_lambda, place_of, store, to_tile,
 };
 use super::tile::{
-    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, multiply, plane_group, plane_row, whole, zeros,
+    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, multiply, multiply_part, plane_group,
+    plane_row, zeros,
 };
 use super::tree::{Layouts, Tree, fetch_node, put, read_node, staged};
 use cubecl::prelude::*;
@@ -33,7 +34,8 @@ fn weigh(scores: &mut Rows, decay: &[f64], lambda: &[f32]) {
                         if number < i / 8 {
                             level = level_of_groups(i / 8, number);
                         }
-                        let factor = f32::cast_from(at - decay[j as usize]).exp() * lambda[weights + level as usize];
+                        let factor =
+                            f32::cast_from(at - decay[j as usize]).exp() * lambda[weights + level as usize];
                         weighted.insert(side, pair[half].extract(side) * factor);
                     }
                 }
@@ -79,7 +81,7 @@ pub(crate) fn outputs<E: Float, W: Size>(
         sync_cube();
         let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
         let extent = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: diagonal };
-        multiply::<E, W>(&mut scores, &left, &right, &extent, orders, arithmetic);
+        multiply_part::<E, W>(&mut scores, &left, &right, &extent, orders, arithmetic);
         sync_cube();
     }
     weigh(&mut scores, &decay, &weights);
@@ -89,9 +91,10 @@ pub(crate) fn outputs<E: Float, W: Size>(
     let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
     let mut sums = zeros();
     let extent = Extent { first_step: 0u32, end_step: diagonal / 2, first_group: 0u32, end_group: 8u32 };
-    multiply::<E, W>(&mut sums, &weighted, &right, &extent, orders, arithmetic);
+    multiply_part::<E, W>(&mut sums, &weighted, &right, &extent, orders, arithmetic);
 
-    let (first, second) = (f32::cast_from(decay[first_row() as usize]), f32::cast_from(decay[first_row() as usize + 8]));
+    let (first, second) =
+        (f32::cast_from(decay[first_row() as usize]), f32::cast_from(decay[first_row() as usize + 8]));
     let mut before = 0.0f32;
     let mut remaining = chunk;
     let mut staged = staged::<E, W>();
@@ -100,8 +103,8 @@ pub(crate) fn outputs<E: Float, W: Size>(
     let mut node = 0u32;
     if remaining > 0 {
         let next = read_node(&tree, chunk, remaining);
-            height = next.0;
-            node = next.1;
+        height = next.0;
+        node = next.1;
         fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, 0u32, value_block);
     }
     while remaining > 0 {
@@ -122,16 +125,30 @@ pub(crate) fn outputs<E: Float, W: Size>(
             put::<E, W>(&mut right, &staged);
             sync_cube();
             if key_block + 1 < tree.key_blocks {
-                fetch_node::<E, W>(&mut staged, states, &tree, this_node as usize, key_block + 1, value_block);
+                fetch_node::<E, W>(
+                    &mut staged,
+                    states,
+                    &tree,
+                    this_node as usize,
+                    key_block + 1,
+                    value_block,
+                );
             } else if remaining > 0 {
-                fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, 0u32, value_block);
+                fetch_node::<E, W>(
+                    &mut staged,
+                    states,
+                    &tree,
+                    (first_node + node) as usize,
+                    0u32,
+                    value_block,
+                );
             }
-            multiply::<E, W>(&mut reads, &left, &right, &whole(), orders, arithmetic);
+            multiply::<E, W>(&mut reads, &left, &right, orders, arithmetic);
         }
         let weight = (
-                lambda_at(lambda, &layouts.lambda, &place, first_row(), level),
-                lambda_at(lambda, &layouts.lambda, &place, first_row() + 8, level),
-            );
+            lambda_at(lambda, &layouts.lambda, &place, first_row(), level),
+            lambda_at(lambda, &layouts.lambda, &place, first_row() + 8, level),
+        );
         let factors = (weight.0 * (first + before).exp(), weight.1 * (second + before).exp());
         add_scaled(&mut sums, &reads, factors);
         before += totals[this_node as usize];

@@ -190,7 +190,7 @@ impl Launch {
                     states.clone().into_buffer_arg(),
                     totals.clone().into_buffer_arg(),
                     self.tree(),
-                self.layouts(None),
+                    self.layouts(None),
                     self.arithmetic,
                 );
                 // Blocks of this height and above are read if a later chunk has this bit.

@@ -81,7 +81,7 @@ pub(crate) fn plane_group() -> u32 {
     UNIT_POS / 128 * comptime!(GROUPS as u32)
 }
 
-/// What of a product is computed: the rest is known to be zero or not needed.
+/// What of a product is computed where the rest is known to be zero or not needed: a triangle of it.
 #[derive(CubeType, Clone, Copy)]
 pub(crate) struct Extent {
     /// The inner axis counts from 16 times this on,
@@ -94,15 +94,24 @@ pub(crate) struct Extent {
     pub(crate) end_group: u32,
 }
 
-/// All of a product.
-#[cube]
-pub(crate) fn whole() -> Extent {
-    Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: 8u32 }
-}
-
 /// Adds left · right.
 #[cube]
 pub(crate) fn multiply<E: Float, W: Size>(
+    sums: &mut Rows,
+    left: &[Vector<E, W>],
+    right: &[Vector<E, W>],
+    #[comptime] orders: Orders,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let places = places::<W>(orders, arithmetic);
+    for step in 0..4u32 {
+        multiply_step::<E, W>(sums, left, right, step, &places, 0xffu32, orders, arithmetic);
+    }
+}
+
+/// Adds a part of left · right.
+#[cube]
+pub(crate) fn multiply_part<E: Float, W: Size>(
     sums: &mut Rows,
     left: &[Vector<E, W>],
     right: &[Vector<E, W>],
@@ -110,137 +119,183 @@ pub(crate) fn multiply<E: Float, W: Size>(
     #[comptime] orders: Orders,
     #[comptime] arithmetic: Arithmetic,
 ) {
-    let row = plane_row();
-    for step in extent.first_step..extent.end_step {
-        if comptime!(arithmetic == Arithmetic::Bf16) {
-            let a = load_a::<E, W>(left, row, step * 16, orders.left_transposed);
-            multiply_bf16::<E, W>(sums, &a, right, step * 16, extent, orders.right_transposed);
-        } else {
-            #[unroll]
-            for half in 0..2 {
-                let depth = step * 16 + comptime!(half as u32 * 8);
-                let mut a = Array::new(4usize);
-                #[unroll]
-                for i in 0..4 {
-                    let r = row + UNIT_POS_PLANE / 4 + comptime!(i as u32 % 2 * 8);
-                    let c = UNIT_POS_PLANE % 4 * 2 + comptime!(i as u32 / 2) + depth;
-                    a[i] = element::<E, W>(left, r, c, orders.left_transposed);
-                }
-                multiply_f32::<E, W>(sums, &a, right, depth, extent, orders.right_transposed, arithmetic);
-            }
+    let places = places::<W>(orders, arithmetic);
+    // A bit for each group of columns.
+    let groups = (1u32 << extent.end_group) - (1u32 << extent.first_group);
+    let own = groups >> plane_group();
+    if own % 16 > 0 {
+        for step in extent.first_step..extent.end_step {
+            multiply_step::<E, W>(sums, left, right, step, &places, own, orders, arithmetic);
         }
     }
 }
 
-/// Element (row, column) of the matrix that a tile of f32 holds, itself or its transpose.
+/// Where a unit's first elements of the two factors are: all others are at constant distances.
+#[derive(CubeType, Clone, Copy)]
+struct Places {
+    left: u32,
+    right: u32,
+}
+
+/// In vectors for bf16, of which a lane points to one row of an 8 × 8 matrix, or else in elements.
 #[cube]
-fn element<E: Float, W: Size>(
-    tile: &[Vector<E, W>],
-    row: u32,
-    column: u32,
-    #[comptime] transposed: bool,
-) -> f32 {
+fn places<W: Size>(#[comptime] orders: Orders, #[comptime] arithmetic: Arithmetic) -> Places {
     let pitch = pitch::<W>();
     let width = W::value();
-    let pitch = comptime!((pitch * width) as u32);
-    let scalars = tile.with_vector_size::<Const<1>>();
-    let index = if comptime!(transposed) { column * pitch + row } else { row * pitch + column };
-    f32::cast_from(scalars[index as usize].extract(0usize))
-}
-
-/// Fragment of a left factor: rows from `row`, 16 of the inner axis from `depth`.
-#[cube]
-fn load_a<E: Float, W: Size>(
-    tile: &[Vector<E, W>],
-    row: u32,
-    depth: u32,
-    #[comptime] transposed: bool,
-) -> Array<Vector<E, Const<2>>> {
-    let pitch = pitch::<W>();
-    let pitch = comptime!(pitch as u32);
     let lane = UNIT_POS_PLANE;
-    // Lane l points to row l % 8 of the 8 × 8 matrix l / 8: rows 0 or 8, then columns 0 or 8.
-    let (r, c) = if comptime!(transposed) {
-        (lane / 16 * 8 + lane % 8 + depth, row + lane / 8 % 2 * 8)
+    let row = plane_row();
+    let column = plane_group();
+    if comptime!(arithmetic == Arithmetic::Bf16) {
+        let pitch = comptime!(pitch as u32);
+        let (inner, outer) = (lane / 8 % 2, lane / 16);
+        let left = if comptime!(orders.left_transposed) {
+            (outer * 8 + lane % 8) * pitch + row / 8 + inner
+        } else {
+            (row + inner * 8 + lane % 8) * pitch + outer
+        };
+        let right = if comptime!(orders.right_transposed) {
+            (column * 8 + outer * 8 + lane % 8) * pitch + inner
+        } else {
+            (inner * 8 + lane % 8) * pitch + column + outer
+        };
+        Places { left, right }
     } else {
-        (row + lane / 8 % 2 * 8 + lane % 8, lane / 16 * 8 + depth)
-    };
-    let start = (r * pitch + c / 8) as usize;
-    let definition = MmaDefinition::<E, E, f32>::new(16usize, 8usize, 16usize);
-    definition.load_matrix::<_, Const<2>>(&tile[start..start + 1], MatrixIdent::A, 4usize, transposed)
+        let pitch = comptime!((pitch * width) as u32);
+        let (along, across) = (lane % 4 * 2, lane / 4);
+        let left = if comptime!(orders.left_transposed) {
+            along * pitch + row + across
+        } else {
+            (row + across) * pitch + along
+        };
+        let right = if comptime!(orders.right_transposed) {
+            (column * 8 + across) * pitch + along
+        } else {
+            along * pitch + column * 8 + across
+        };
+        Places { left, right }
+    }
+}
+
+/// Adds the product of 16 columns of the left factor with 16 rows of the right one, for the groups of columns
+/// whose bit is set.
+#[cube]
+fn multiply_step<E: Float, W: Size>(
+    sums: &mut Rows,
+    left: &[Vector<E, W>],
+    right: &[Vector<E, W>],
+    step: u32,
+    places: &Places,
+    groups: u32,
+    #[comptime] orders: Orders,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    if comptime!(arithmetic == Arithmetic::Bf16) {
+        step_bf16::<E, W>(sums, left, right, step, places, groups, orders);
+    } else {
+        step_f32::<E, W>(sums, left, right, step, places, groups, orders, arithmetic);
+    }
 }
 
 #[cube]
-fn multiply_bf16<E: Float, W: Size>(
+fn step_bf16<E: Float, W: Size>(
     sums: &mut Rows,
-    a: &Array<Vector<E, Const<2>>>,
+    left: &[Vector<E, W>],
     right: &[Vector<E, W>],
-    depth: u32,
-    extent: &Extent,
-    #[comptime] transposed: bool,
+    step: u32,
+    places: &Places,
+    groups: u32,
+    #[comptime] orders: Orders,
 ) {
     let pitch = pitch::<W>();
-    let pitch = comptime!(pitch as u32);
-    let lane = UNIT_POS_PLANE;
+    let down = comptime!(16 * pitch as u32);
     let definition = MmaDefinition::<E, E, f32>::new(16usize, 8usize, 16usize);
+    // Rows 0 and 8, then columns 0 and 8 of the fragment.
+    let along = if comptime!(orders.left_transposed) { step * down } else { step * 2 };
+    let start = (places.left + along) as usize;
+    let left_fragment = &left[start..start + 1];
+    let a =
+        definition.load_matrix::<_, Const<2>>(left_fragment, MatrixIdent::A, 4usize, orders.left_transposed);
     #[unroll]
     for double in 0..comptime!(GROUPS / 2) {
-        let number = plane_group() + comptime!(double as u32 * 2);
-        if number + 2 > extent.first_group && number < extent.end_group {
-            let column = number * 8;
-            // Two groups of columns at once: matrices at depth 0 and 8 of the first, then of the second.
-            let (r, c) = if comptime!(transposed) {
-                (column + lane / 16 * 8 + lane % 8, depth + lane / 8 % 2 * 8)
+        if groups >> comptime!(2 * double as u32) & 3 > 0 {
+            // Depths 0 and 8 of one group of columns, then of the next.
+            let along = if comptime!(orders.right_transposed) {
+                step * 2 + comptime!(double as u32 * down)
             } else {
-                (depth + lane / 8 % 2 * 8 + lane % 8, column + lane / 16 * 8)
+                step * down + comptime!(double as u32 * 2)
             };
-            let start = (r * pitch + c / 8) as usize;
+            let start = (places.right + along) as usize;
             let b = definition.load_matrix::<_, Const<2>>(
                 &right[start..start + 1],
                 MatrixIdent::B,
                 4usize,
-                comptime!(!transposed),
+                comptime!(!orders.right_transposed),
             );
             #[unroll]
             for i in 0..2 {
                 let mut fragment = Array::new(2usize);
                 fragment[0] = b[comptime!(2 * i)];
                 fragment[1] = b[comptime!(2 * i + 1)];
-                definition.execute_inplace(a, &fragment, sums.index_mut(comptime!(2 * double + i)));
+                definition.execute_inplace(&a, &fragment, sums.index_mut(comptime!(2 * double + i)));
             }
         }
     }
 }
 
 #[cube]
-fn multiply_f32<E: Float, W: Size>(
+fn step_f32<E: Float, W: Size>(
     sums: &mut Rows,
-    a: &Array<f32>,
+    left: &[Vector<E, W>],
     right: &[Vector<E, W>],
-    depth: u32,
-    extent: &Extent,
-    #[comptime] transposed: bool,
+    step: u32,
+    places: &Places,
+    groups: u32,
+    #[comptime] orders: Orders,
     #[comptime] arithmetic: Arithmetic,
 ) {
-    let (high, low) = split(a, 4usize, arithmetic);
+    let pitch = pitch::<W>();
+    let width = W::value();
+    let pitch = comptime!((pitch * width) as u32);
+    let left = left.with_vector_size::<Const<1>>();
+    let right = right.with_vector_size::<Const<1>>();
     let definition = MmaDefinition::<tf32, tf32, f32>::new(16usize, 8usize, 8usize);
     #[unroll]
-    for group in 0..GROUPS {
-        let number = plane_group() + comptime!(group as u32);
-        if number >= extent.first_group && number < extent.end_group {
-            let mut b = Array::new(2usize);
-            #[unroll]
-            for i in 0..2 {
-                let r = UNIT_POS_PLANE % 4 * 2 + comptime!(i as u32) + depth;
-                b[i] = element::<E, W>(right, r, UNIT_POS_PLANE / 4 + number * 8, transposed);
+    for half in 0..2 {
+        let mut a = Array::new(4usize);
+        #[unroll]
+        for i in 0..4 {
+            // The inner axis may be walked in any order: lane t takes 2t and 2t + 1 of 8.
+            let (across, along) = comptime!((i as u32 % 2 * 8, half as u32 * 8 + i as u32 / 2));
+            let at = if comptime!(orders.left_transposed) {
+                step * comptime!(16 * pitch) + comptime!(along * pitch + across)
+            } else {
+                step * 16 + comptime!(across * pitch + along)
+            };
+            a[i] = f32::cast_from(left[(places.left + at) as usize].extract(0usize));
+        }
+        let (a_high, a_low) = split(&a, 4usize, arithmetic);
+        #[unroll]
+        for group in 0..GROUPS {
+            if groups >> comptime!(group as u32) & 1 > 0 {
+                let mut b = Array::new(2usize);
+                #[unroll]
+                for i in 0..2 {
+                    let (across, along) = comptime!((group as u32 * 8, half as u32 * 8 + i as u32));
+                    let at = if comptime!(orders.right_transposed) {
+                        step * 16 + comptime!(across * pitch + along)
+                    } else {
+                        step * comptime!(16 * pitch) + comptime!(along * pitch + across)
+                    };
+                    b[i] = f32::cast_from(right[(places.right + at) as usize].extract(0usize));
+                }
+                let (b_high, b_low) = split(&b, 2usize, arithmetic);
+                let sum = sums.index_mut(group);
+                if comptime!(arithmetic == Arithmetic::Split) {
+                    definition.execute_inplace(&a_low, &b_high, sum);
+                    definition.execute_inplace(&a_high, &b_low, sum);
+                }
+                definition.execute_inplace(&a_high, &b_high, sum);
             }
-            let (b_high, b_low) = split(&b, 2usize, arithmetic);
-            let sum = sums.index_mut(group);
-            if comptime!(arithmetic == Arithmetic::Split) {
-                definition.execute_inplace(&low, &b_high, sum);
-                definition.execute_inplace(&high, &b_low, sum);
-            }
-            definition.execute_inplace(&high, &b_high, sum);
         }
     }
 }

@@ -5,8 +5,10 @@
 //! K and V are rounded up to whole tiles, and elements have the type of the
 //! inputs: a state is summed in f32 and rounded once, and once more at every height.
 
-use super::chunk::{LOCAL_LEVELS, Layout, cumulative_decay, lambda_at, first_column, first_row, load, load_scaled, place_of};
-use super::tile::{Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, pitch, whole, zeros};
+use super::chunk::{
+    LOCAL_LEVELS, Layout, cumulative_decay, first_column, first_row, lambda_at, load, load_scaled, place_of,
+};
+use super::tile::{Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, pitch, zeros};
 use cubecl::prelude::*;
 
 /// Layouts of the operator's inputs.
@@ -41,7 +43,9 @@ pub(crate) struct Tree {
 fn tile_start(tree: &Tree, node: usize, key_block: u32, value_block: u32) -> usize {
     let side = comptime!(SIDE);
     let columns = tree.value_blocks as usize * side;
-    node * tree.key_blocks as usize * side * columns + key_block as usize * side * columns + value_block as usize * side
+    node * tree.key_blocks as usize * side * columns
+        + key_block as usize * side * columns
+        + value_block as usize * side
 }
 
 /// This unit's share of a tile of a node, on its way from global to shared memory.
@@ -179,7 +183,8 @@ fn store_node<E: Float>(
         #[unroll]
         for half in 0..2 {
             let row = first_row() as usize + comptime!(half * 8);
-            states[(start + row * columns + comptime!(group * 8) + first_column() as usize) / 2] = Vector::cast_from(pair[half]);
+            states[(start + row * columns + comptime!(group * 8) + first_column() as usize) / 2] =
+                Vector::cast_from(pair[half]);
         }
     }
 }
@@ -214,7 +219,7 @@ pub(crate) fn chunk_states<E: Float, W: Size>(
     sync_cube();
     let mut state = zeros();
     let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-    multiply::<E, W>(&mut state, &keys, &values, &whole(), orders, arithmetic);
+    multiply::<E, W>(&mut state, &keys, &values, orders, arithmetic);
     let node = (row * tree.nodes + chunk) as usize;
     store_node::<E>(states, &state, &tree, node, key_block, value_block);
     if UNIT_POS == 0 && CUBE_POS_Y == 0 {
@@ -357,10 +362,17 @@ pub(crate) fn state_gradients<E: Float, W: Size>(
         load::<E, W>(&mut grads, grad, &layouts.grad, &place, value_block);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<E, W>(&mut sums, &queries, &grads, &whole(), orders, arithmetic);
+        multiply::<E, W>(&mut sums, &queries, &grads, orders, arithmetic);
     }
     if number < partial {
-        store_node::<f32>(segment_sums, &sums, &tree, (row * partial + number) as usize, key_block, value_block);
+        store_node::<f32>(
+            segment_sums,
+            &sums,
+            &tree,
+            (row * partial + number) as usize,
+            key_block,
+            value_block,
+        );
     } else {
         let node = first + node_of(&tree, item.height, item.block);
         store_node::<E>(gradients, &sums, &tree, node as usize, key_block, value_block);
