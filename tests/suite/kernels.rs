@@ -107,8 +107,6 @@ fn the_operator_in_tf32_stays_near_its_definition_at_awkward_shapes() {
 
 #[test]
 fn the_operator_in_bf16_equals_its_definition_at_awkward_shapes() {
-    // The CPU's kernels are for f32 and f64.
-    if !loglinear::device::is_cpu(&device()) {
-        check(DType::BF16, 2e-2);
-    }
+    // The CPU's kernels are for f32 and f64: bf16 takes tensor operations there, which round at every one.
+    check(DType::BF16, f32_tolerance(2e-1, 2e-2));
 }
