@@ -1,6 +1,8 @@
-//! Layers as functions of their parameters, batched over runs. On the CPU they are fused operations
-//! of our own; elsewhere, tensor operations.
+//! Layers as functions of their parameters, batched over runs. On the CPU, and on a GPU in single precision where
+//! sizes are moderate, they are fused operations of our own; elsewhere, tensor operations.
 
+#[cfg(feature = "cuda")]
+use crate::gpu::{self, Operand as DeviceOperand};
 use crate::host::{self, Operand};
 use crate::{Error, Result};
 use burn::tensor::{Int, Tensor, activation};
@@ -27,6 +29,14 @@ pub fn linear(x: Tensor<3>, weight: Tensor<3>, bias: Option<Tensor<3>>) -> Tenso
                 let operands = [Operand::new(x), Operand::new(weight), Operand::new(bias)];
                 host::apply(host::linear::Affine, operands)
             }
+        };
+    }
+    #[cfg(feature = "cuda")]
+    if gpu::single(&x) && gpu::linear::fits(weight.dims()) {
+        let [x, weight] = [x, weight].map(DeviceOperand::new);
+        return match bias {
+            None => gpu::apply(gpu::linear::Linear::default(), [x, weight]),
+            Some(bias) => gpu::apply(gpu::linear::Affine::default(), [x, weight, DeviceOperand::new(bias)]),
         };
     }
     let y = multiply(x, weight);
@@ -70,6 +80,10 @@ pub fn linear_many<const N: usize>(x: &Tensor<3>, weights: [Tensor<3>; N]) -> [T
     if host::applies(x) {
         return weights.map(|weight| linear(x.clone(), weight, None));
     }
+    #[cfg(feature = "cuda")]
+    if gpu::single(x) && weights.iter().all(|weight| gpu::linear::fits(weight.dims())) {
+        return weights.map(|weight| linear(x.clone(), weight, None));
+    }
     let widths = weights.each_ref().map(|weight| weight.dims()[1]);
     let joined = linear(x.clone(), Tensor::cat(weights.to_vec(), 1), None);
     let mut start = 0;
@@ -101,6 +115,17 @@ pub fn layer_norm(
             }
         };
     }
+    #[cfg(feature = "cuda")]
+    if gpu::single(&x) && gpu::norm::fits(x.dims()[2]) {
+        let [x, weight, bias] = [x, weight, bias].map(DeviceOperand::new);
+        return match residual {
+            None => gpu::apply(gpu::norm::LayerNorm { epsilon }, [x, weight, bias]),
+            Some(residual) => {
+                let operands = [x, DeviceOperand::new(residual), weight, bias];
+                gpu::apply(gpu::norm::AddLayerNorm { epsilon }, operands)
+            }
+        };
+    }
     let x = match residual {
         None => x,
         Some(residual) => x + residual,
@@ -125,6 +150,10 @@ pub fn embedding(table: Tensor<3>, tokens: Tensor<3, Int>) -> Result<Tensor<3>> 
         };
         let tokens: Arc<[usize]> = integers(tokens).into_iter().map(index).collect::<Result<_>>()?;
         return Ok(host::apply(host::embedding::Embedding { tokens }, [Operand::new(table)]));
+    }
+    #[cfg(feature = "cuda")]
+    if gpu::single(&table) && gpu::embedding::fits(vocab) {
+        return Ok(gpu::apply(gpu::embedding::Embedding::new(tokens), [DeviceOperand::new(table)]));
     }
     let offsets = Tensor::<1, Int>::arange(0..runs as i64, &tokens.device()) * vocab as i64;
     let rows = (tokens.reshape([runs, batch * time]) + offsets.reshape([runs, 1])).reshape([-1]);
@@ -166,6 +195,10 @@ pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if host::applies(&x) {
         return host::apply(host::pointwise::Pointwise::Gelu, [Operand::new(x)]);
     }
+    #[cfg(feature = "cuda")]
+    if gpu::single(&x) {
+        return gpu::apply(gpu::pointwise::Pointwise(gpu::Function::Gelu), [DeviceOperand::new(x)]);
+    }
     // Not Burn's own `gelu`, whose backward pass is that of the tanh approximation (Burn 0.22).
     let distribution = (x.clone() * std::f64::consts::FRAC_1_SQRT_2).erf().add_scalar(1.0).mul_scalar(0.5);
     x * distribution
@@ -176,6 +209,10 @@ pub fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if host::applies(&x) {
         return host::apply(host::softmax::Softmax, [Operand::new(x)]);
     }
+    #[cfg(feature = "cuda")]
+    if gpu::single(&x) && gpu::pointwise::fits(x.dims()[D - 1]) {
+        return gpu::apply(gpu::pointwise::Softmax, [DeviceOperand::new(x)]);
+    }
     activation::softmax(x, D - 1)
 }
 
@@ -184,5 +221,18 @@ pub fn softplus<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if host::applies(&x) {
         return host::apply(host::pointwise::Pointwise::Softplus, [Operand::new(x)]);
     }
+    #[cfg(feature = "cuda")]
+    if gpu::single(&x) {
+        return gpu::apply(gpu::pointwise::Pointwise(gpu::Function::Softplus), [DeviceOperand::new(x)]);
+    }
     activation::relu(x.clone()) + x.abs().neg().exp().log1p()
+}
+
+/// Log-decay −exp(a) · softplus(step + b). Shapes: step [R, M, H], b and a [R, 1, H].
+pub(crate) fn log_decay(step: Tensor<3>, bias: Tensor<3>, a_log: Tensor<3>) -> Tensor<3> {
+    #[cfg(feature = "cuda")]
+    if gpu::single(&step) {
+        return gpu::apply(gpu::pointwise::LogDecay, [step, bias, a_log].map(DeviceOperand::new));
+    }
+    scale_rows(softplus(add_row(step, bias)), a_log.exp().neg())
 }

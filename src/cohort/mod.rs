@@ -6,7 +6,7 @@ mod mixing;
 mod parameters;
 
 pub use layers::{add_row, embedding, gelu, layer_norm, linear, linear_many, scale_rows, softmax, softplus};
-pub(crate) use layers::{embedding_gradient, integers};
+pub(crate) use layers::{embedding_gradient, integers, log_decay};
 pub use mixing::{causal_conv, rms_norm, rotate, silu};
 pub use parameters::{Init, Parameters, Spec};
 pub(crate) use parameters::{plain, select_runs};

@@ -94,6 +94,8 @@ impl Spec {
 pub struct Parameters {
     specs: Arc<[Spec]>,
     values: Vec<Tensor<3>>,
+    /// The same as one matrix, if they came from it and a GPU would have to join them.
+    flat: Option<Tensor<2>>,
 }
 
 impl Parameters {
@@ -102,7 +104,7 @@ impl Parameters {
     pub fn initialise(specs: Vec<Spec>, seeds: &[u64], device: &Device, dtype: DType) -> Self {
         let draw = |spec: &Spec| seeds.iter().flat_map(|&seed| spec.draw(seed)).collect();
         let values = specs.iter().map(|spec| tensor(draw(spec), seeds.len(), spec, device, dtype));
-        Self { values: values.collect(), specs: specs.into() }
+        Self { values: values.collect(), specs: specs.into(), flat: None }
     }
 
     /// Parameters of one run from named arrays, as `lookup` gives them (row-major).
@@ -129,7 +131,7 @@ impl Parameters {
             Ok(tensor(values, 1, spec, device, dtype))
         };
         let values = specs.iter().map(load).collect::<Result<_>>()?;
-        Ok(Self { values, specs: specs.into() })
+        Ok(Self { values, specs: specs.into(), flat: None })
     }
 
     /// Declarations, in order.
@@ -170,7 +172,7 @@ impl Parameters {
     /// Parameters of the given runs, in the given order.
     pub fn select(&self, runs: &[usize]) -> Self {
         let pick = |value: &Tensor<3>| select_runs(&plain(value), runs);
-        Self { specs: self.specs.clone(), values: self.values.iter().map(pick).collect() }
+        Self { specs: self.specs.clone(), values: self.values.iter().map(pick).collect(), flat: None }
     }
 
     /// One cohort from several with the same declarations.
@@ -190,13 +192,13 @@ impl Parameters {
         }
         let values = (0..first.values.len())
             .map(|i| Tensor::cat(cohorts.iter().map(|cohort| cohort.values[i].clone()).collect(), 0));
-        Ok(Self { specs: first.specs.clone(), values: values.collect() })
+        Ok(Self { specs: first.specs.clone(), values: values.collect(), flat: None })
     }
 
     /// The same values as leaves of the autodiff graph.
     pub fn require_grad(&self) -> Self {
         let leaf = |value: &Tensor<3>| plain(value).autodiff().require_grad();
-        Self { specs: self.specs.clone(), values: self.values.iter().map(leaf).collect() }
+        Self { specs: self.specs.clone(), values: self.values.iter().map(leaf).collect(), flat: None }
     }
 
     /// Gradients of all parameters as one matrix [runs, parameters], in the order of the specs. A
@@ -212,15 +214,13 @@ impl Parameters {
         gradients: &mut Gradients,
         given: &[(&str, Tensor<3>)],
     ) -> Tensor<2> {
-        let runs = self.runs();
-        let flat = self.values.iter().zip(&*self.specs).map(|(value, spec)| {
+        let each = self.values.iter().zip(&*self.specs).map(|(value, spec)| {
             if let Some((_, grad)) = given.iter().find(|(name, _)| *name == spec.name) {
-                return grad.clone().reshape([runs, spec.count()]);
+                return grad.clone();
             }
-            let grad = value.grad_remove(gradients).unwrap_or_else(|| value.clone().inner().zeros_like());
-            grad.reshape([runs, spec.count()])
+            value.grad_remove(gradients).unwrap_or_else(|| value.clone().inner().zeros_like())
         });
-        join(flat.collect())
+        join(each.collect())
     }
 
     /// 1 where weight decay applies and 0 elsewhere, as a row [1, parameters]; none if it applies to all.
@@ -233,26 +233,41 @@ impl Parameters {
 
     /// All parameters as one matrix [runs, parameters].
     pub fn flatten(&self) -> Tensor<2> {
-        join(self.values.iter().map(|value| plain(value).flatten::<2>(1, 2)).collect())
+        match &self.flat {
+            Some(flat) => flat.clone(),
+            None => join(self.values.iter().map(plain).collect()),
+        }
     }
 
     /// Parameters with the values of a matrix as [`flatten`](Self::flatten) makes it.
     pub fn unflatten(&self, flat: Tensor<2>) -> Self {
+        let shapes: Vec<[usize; 2]> = self.specs.iter().map(Spec::matrix).collect();
+        let specs = self.specs.clone();
+        #[cfg(feature = "cuda")]
+        if crate::gpu::single(&flat) {
+            let values = crate::gpu::flat::split(&flat, &shapes);
+            return Self { values, specs, flat: Some(flat) };
+        }
         let runs = flat.dims()[0];
         let mut start = 0;
-        let values = self.specs.iter().map(|spec| {
-            let [rows, cols] = spec.matrix();
-            let part = flat.clone().narrow(1, start, spec.count());
-            start += spec.count();
-            part.reshape([runs, rows, cols])
+        let values = shapes.iter().map(|[rows, cols]| {
+            let part = flat.clone().narrow(1, start, rows * cols);
+            start += rows * cols;
+            part.reshape([runs, *rows, *cols])
         });
-        Self { values: values.collect(), specs: self.specs.clone() }
+        Self { values: values.collect(), specs, flat: None }
     }
 }
 
-/// Matrices [runs, …] side by side. On a GPU one after another: Burn's concatenation there is one kernel that
-/// looks through all of its inputs for each element, 23 ms for the 92 parameters of three language models.
-fn join(parts: Vec<Tensor<2>>) -> Tensor<2> {
+/// Parameters [runs, rows, columns] side by side as a matrix [runs, all elements]. On a GPU in other than single
+/// precision one after another: Burn's concatenation there is one kernel that looks through all of its inputs for
+/// each element, 23 ms for the 92 parameters of three language models.
+fn join(parts: Vec<Tensor<3>>) -> Tensor<2> {
+    #[cfg(feature = "cuda")]
+    if parts.first().is_some_and(crate::gpu::single) {
+        return crate::gpu::flat::join(&parts);
+    }
+    let parts: Vec<Tensor<2>> = parts.into_iter().map(|part| part.flatten(1, 2)).collect();
     let Some(first) = parts.first() else { return Tensor::cat(parts, 1) };
     if crate::device::is_cpu(&first.device()) {
         return Tensor::cat(parts, 1);

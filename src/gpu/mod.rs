@@ -7,13 +7,33 @@
 // A kernel is launched without bounds checks: every kernel keeps to the shapes that its launch passes.
 #![allow(unsafe_code)]
 
+pub(crate) mod adam;
+mod adam_kernel;
 mod backward;
 mod chunk;
+pub(crate) mod embedding;
+pub(crate) mod flat;
+mod flat_kernel;
 mod forward;
+mod launch;
+pub(crate) mod linear;
+pub(crate) mod loss;
+mod loss_kernel;
+mod math;
+mod matrix;
+pub(crate) mod mlp;
+mod mlp_kernel;
+pub(crate) mod norm;
+mod norm_kernel;
 pub(crate) mod operator;
+mod partial;
+pub(crate) mod pointwise;
+mod pointwise_kernel;
 mod tile;
 mod tree;
 
+pub(crate) use launch::single;
+pub(crate) use pointwise_kernel::Function;
 pub(crate) use tile::Arithmetic;
 
 use burn::backend::autodiff::{

@@ -3,6 +3,8 @@
 use super::{Activation, Hidden, InitProtocol, LambdaInput, LambdaKind, LambdaMap, Scope};
 use crate::Result;
 use crate::cohort::{Init, Spec, gelu, linear, softmax, softplus};
+#[cfg(feature = "cuda")]
+use crate::gpu::{self, Operand};
 use crate::model::INIT_STD;
 use burn::tensor::Tensor;
 
@@ -60,6 +62,10 @@ impl LambdaMap for Mlp {
     fn forward(&self, input: LambdaInput, parameters: Scope<'_>) -> Result<Tensor<4>> {
         let [runs, tokens, heads, levels] = input.d.dims();
         let d = input.d.reshape([runs, tokens * heads, levels]);
+        #[cfg(feature = "cuda")]
+        if gpu::single(&d) && gpu::mlp::fits(levels, self.hidden.width(levels)) {
+            return Ok(self.fused(d, parameters)?.reshape([runs, tokens, heads, levels]));
+        }
         let hidden = match self.activation {
             Activation::None => linear(d, parameters.get("w1.weight")?, None),
             Activation::Gelu => {
@@ -71,6 +77,24 @@ impl LambdaMap for Mlp {
         Ok(match self.normalisation {
             Normalisation::Softplus => softplus(logits),
             Normalisation::Softmax => softmax(logits),
+        })
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Mlp {
+    /// λ of d [R, P, L] as one operation of a GPU.
+    fn fused(&self, d: Tensor<3>, parameters: Scope<'_>) -> Result<Tensor<3>> {
+        let [w1, w2, b2] =
+            [parameters.get("w1.weight")?, parameters.get("w2.weight")?, parameters.get("w2.bias")?];
+        let [d, w1, w2, b2] = [d, w1, w2, b2].map(Operand::new);
+        let softmax = self.normalisation == Normalisation::Softmax;
+        Ok(match self.activation {
+            Activation::None => gpu::apply(gpu::mlp::LinearMlp { softmax }, [d, w1, w2, b2]),
+            Activation::Gelu => {
+                let b1 = Operand::new(parameters.get("w1.bias")?);
+                gpu::apply(gpu::mlp::GeluMlp { softmax }, [d, w1, b1, w2, b2])
+            }
         })
     }
 }

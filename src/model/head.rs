@@ -8,6 +8,8 @@ use super::Precision;
 use super::head_block::{block_elsewhere, pad, score_elsewhere};
 use super::loss::cross_entropy_over;
 use crate::cohort::{linear, plain};
+#[cfg(feature = "cuda")]
+use crate::gpu;
 use crate::host;
 use crate::{Error, Result};
 use burn::tensor::{Int, Tensor};
@@ -44,7 +46,7 @@ pub(super) fn loss(
     precision: Precision,
 ) -> Result<Loss> {
     let block = block_rows(&hidden, &weight);
-    if host::applies(&hidden) && hidden.dims()[1] <= block {
+    if is_fused(&hidden, &weight) && hidden.dims()[1] <= block {
         let values = cross_entropy_over(precision.linear(hidden, weight), targets, scored)?;
         return Ok(Loss { values: plain(&values), objective: values });
     }
@@ -55,6 +57,15 @@ pub(super) fn loss(
         Some([of_hidden, of_weight]) => product(hidden, of_hidden) + product(weight, of_weight),
     };
     Ok(Loss { values: found.values, objective })
+}
+
+/// Whether logits and their cross-entropy are fused operations, which keep nothing but the logits.
+fn is_fused(hidden: &Tensor<3>, weight: &Tensor<3>) -> bool {
+    #[cfg(feature = "cuda")]
+    if gpu::single(hidden) {
+        return gpu::linear::fits(weight.dims()) && gpu::loss::fits(weight.dims()[1]);
+    }
+    host::applies(hidden)
 }
 
 /// Σ value · gradient for every run \[R\]: a number whose gradient with respect to the value is the one given.
@@ -147,8 +158,8 @@ pub(super) fn scores(
     let ([runs, rows, _], vocab) = (hidden.dims(), weight.dims()[1]);
     let targets = targets.reshape([runs, 1, rows]);
     let block = block_rows(&hidden, &weight);
-    let on_host = host::applies(&hidden);
-    let weight = if on_host { weight } else { pad(weight) };
+    let (on_host, fused) = (host::applies(&hidden), is_fused(&hidden, &weight));
+    let weight = if fused { weight } else { pad(weight) };
     let mut by_run = vec![Scores::default(); runs];
     for start in (0..rows).step_by(block) {
         let length = block.min(rows - start);
@@ -156,6 +167,8 @@ pub(super) fn scores(
         let targets = targets.clone().narrow(2, start, length);
         let (losses, correct) = match on_host {
             true => super::loss::score_on_host(plain(&linear(part, weight.clone(), None)), targets)?,
+            #[cfg(feature = "cuda")]
+            false if fused => gpu::loss::score(&precision.linear(part, weight.clone()), targets),
             false => score_elsewhere(part, weight.clone(), targets, (precision, vocab)),
         };
         for (run, scores) in by_run.iter_mut().enumerate() {

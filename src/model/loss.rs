@@ -1,6 +1,8 @@
 //! Cross-entropy over scored positions, per run.
 
 use crate::cohort::integers;
+#[cfg(feature = "cuda")]
+use crate::gpu::{self, Operand as DeviceOperand};
 use crate::host::{self, Operand};
 use crate::{Error, Result};
 use burn::tensor::{Int, Tensor, TensorData, activation};
@@ -26,6 +28,10 @@ pub fn cross_entropy(logits: Tensor<3>, targets: Tensor<3, Int>) -> Result<Tenso
         let divisors = counts.collect();
         return Ok(host::apply(host::loss::CrossEntropy { targets, divisors }, [Operand::new(logits)]));
     }
+    #[cfg(feature = "cuda")]
+    if gpu::single(&logits) && gpu::loss::fits(vocab) {
+        return Ok(gpu::apply(gpu::loss::CrossEntropy::mean(targets), [DeviceOperand::new(logits)]));
+    }
     let (sums, scored) = sums(logits, targets);
     Ok(sums.div(scored.sum_dim(1).clamp_min(1.0)).reshape([runs]))
 }
@@ -41,6 +47,11 @@ pub(super) fn cross_entropy_over(
     if host::applies(&logits) {
         let targets = checked(targets, vocab)?;
         return Ok(host::apply(host::loss::CrossEntropy { targets, divisors }, [Operand::new(logits)]));
+    }
+    #[cfg(feature = "cuda")]
+    if gpu::single(&logits) && gpu::loss::fits(vocab) {
+        let op = gpu::loss::CrossEntropy::over(targets, &divisors);
+        return Ok(gpu::apply(op, [DeviceOperand::new(logits)]));
     }
     let factors: Vec<f64> = divisors.iter().map(|&divisor| 1.0 / divisor as f64).collect();
     let factors = TensorData::new(factors, [runs]);

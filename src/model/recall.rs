@@ -7,9 +7,7 @@
 use super::{INIT_STD, Mixer, Model, ModelConfig};
 use crate::Result;
 use crate::attention::{Inputs, chunkwise, linear as linear_attention, softmax};
-use crate::cohort::{
-    Init, Parameters, Spec, add_row, embedding, layer_norm, linear, linear_many, scale_rows, softplus,
-};
+use crate::cohort::{Init, Parameters, Spec, embedding, layer_norm, linear, linear_many, log_decay};
 use crate::lambda::{self, LambdaInput, Scope};
 use burn::tensor::{Int, Tensor};
 
@@ -89,8 +87,7 @@ fn mix(
     };
     let [q, k, v] = [layer.get("q.weight")?, layer.get("k.weight")?, layer.get("v.weight")?];
     let log_decay = |step: Tensor<3>| -> Result<Tensor<3>> {
-        let step = softplus(add_row(step, layer.get("dt_bias")?));
-        let log_decay = scale_rows(step, layer.get("a_log")?.exp().neg());
+        let log_decay = log_decay(step, layer.get("dt_bias")?, layer.get("a_log")?);
         Ok(log_decay.reshape([runs * batch, seq_len, heads]))
     };
     let y = match model.config.mixer {

@@ -74,6 +74,10 @@ impl Adam {
         let device = parameters.device();
         let dtype = parameters.dtype();
         self.steps += 1;
+        #[cfg(feature = "cuda")]
+        if crate::gpu::single(&parameters) {
+            return self.fused_step(config, &parameters, &gradients, losses, alive, rates);
+        }
         let norms = row_sums(gradients.clone().square()).sqrt();
         let mut gradients = gradients;
         if config.clip > 0.0 {
@@ -121,6 +125,35 @@ impl Adam {
             norms: norms.reshape([runs]),
             alive,
         }
+    }
+
+    /// [`step`](Self::step) by a GPU's kernels, once the step is counted.
+    #[cfg(feature = "cuda")]
+    fn fused_step(
+        &mut self,
+        config: &TrainConfig,
+        parameters: &Tensor<2>,
+        gradients: &Tensor<2>,
+        losses: &Tensor<1>,
+        alive: Tensor<1, Bool>,
+        rates: &[f64],
+    ) -> StepOutcome {
+        use crate::gpu::adam;
+        let step = adam::Step {
+            clip: config.clip,
+            clip_epsilon: CLIP_EPSILON,
+            weight_decay: config.weight_decay,
+            decoupled: config.optimizer == OptimizerKind::AdamW,
+            beta1: config.beta1,
+            beta2: config.beta2,
+            epsilon: config.epsilon,
+            steps: self.steps,
+        };
+        let (first, second, decayed) = (&self.first, &self.second, self.decayed.as_ref());
+        let state = adam::State { parameters, gradients, first, second, decayed, losses, alive };
+        let outcome = adam::step(&step, state, rates);
+        (self.first, self.second) = (outcome.first, outcome.second);
+        StepOutcome { parameters: outcome.parameters, norms: outcome.norms, alive: outcome.alive }
     }
 }
 

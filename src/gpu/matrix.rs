@@ -1,0 +1,297 @@
+//! Products of matrices with few columns and many rows, for many runs at once: kernels.
+//!
+//! A cube works on 64 rows of one run; its four planes hold a 64 × 64 tile of the result. Matrices are row-major
+//! and read in vectors as wide as their columns allow; tiles are padded with zeros past the matrices' ends.
+
+use super::tile::{
+    Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, all_groups, empty_tile, multiply, pitch, zeros,
+};
+use cubecl::prelude::*;
+
+/// Rows whose share of a weight's gradient one cube adds up.
+pub(crate) const SLICE: usize = 512;
+
+/// A row-major matrix inside a buffer.
+#[derive(CubeType, Clone, Copy)]
+pub(crate) struct Matrix {
+    /// Index of its first element.
+    pub(crate) start: usize,
+    pub(crate) rows: u32,
+    pub(crate) columns: u32,
+}
+
+/// Fills a tile with 64 × 64 elements of a matrix from (row, column) on.
+#[cube]
+pub(crate) fn load<X: Size>(
+    tile: &mut [Vector<f32, Const<4>>],
+    x: &[Vector<f32, X>],
+    matrix: &Matrix,
+    row: u32,
+    column: u32,
+) {
+    let width = X::value();
+    let pitch = pitch::<Const<4>>();
+    let row_vectors = comptime!((SIDE / width) as u32);
+    let out = tile.with_vector_size_mut::<X>();
+    // Single numbers would all be in flight at once, in too many registers.
+    #[unroll(width > 1)]
+    for i in 0..comptime!((SIDE * SIDE / width / UNITS) as u32) {
+        let at = UNIT_POS + i * comptime!(UNITS as u32);
+        let (r, c) = (at / row_vectors, at % row_vectors);
+        let from = column + c * comptime!(width as u32);
+        let mut value = Vector::<f32, X>::new(0.0f32);
+        if row + r < matrix.rows && from < matrix.columns {
+            let first = matrix.start + (row + r) as usize * matrix.columns as usize + from as usize;
+            value = x[first / width];
+        }
+        out[(r * comptime!((pitch * 4 / width) as u32) + c) as usize] = value;
+    }
+}
+
+/// First of a unit's two rows, and first of its two columns in each group.
+#[cube]
+fn place() -> (u32, u32) {
+    (UNIT_POS / 32 * 16 + UNIT_POS_PLANE / 4, UNIT_POS_PLANE % 4 * 2)
+}
+
+/// Writes a result to 64 × 64 elements of a matrix from (row, column) on, or adds it to them.
+#[cube]
+fn store<Z: Size>(
+    y: &mut [Vector<f32, Z>],
+    sums: &Rows,
+    matrix: &Matrix,
+    row: u32,
+    column: u32,
+    #[comptime] add: bool,
+) {
+    let width = Z::value();
+    let (first_row, first_column) = place();
+    #[unroll]
+    for group in 0..GROUPS {
+        let pair = sums.index(group);
+        let c = column + first_column + comptime!(group as u32 * 8);
+        #[unroll]
+        for half in 0..2 {
+            let r = row + first_row + comptime!(half as u32 * 8);
+            let at = matrix.start + r as usize * matrix.columns as usize + c as usize;
+            if r < matrix.rows {
+                #[unroll]
+                for side in 0..comptime!(2 / width) {
+                    if c + comptime!(side as u32) < matrix.columns {
+                        let mut value = Vector::<f32, Z>::new(pair[half].extract(side));
+                        if comptime!(width == 2) {
+                            value.insert(1usize, pair[half].extract(1usize));
+                        }
+                        if comptime!(add) {
+                            value += y[at / width + side];
+                        }
+                        y[at / width + side] = value;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds to every row of a result its columns of a bias from `column` on.
+#[cube]
+fn add_bias(sums: &mut Rows, bias: &[f32], start: usize, column: u32, columns: u32) {
+    let (_row, first_column) = place();
+    #[unroll]
+    for group in 0..GROUPS {
+        let pair = sums.index_mut(group);
+        let mut both = Vector::<f32, Const<2>>::new(0.0f32);
+        #[unroll]
+        for side in 0..2usize {
+            let c = column + first_column + comptime!(group as u32 * 8 + side as u32);
+            if c < columns {
+                both.insert(side, bias[start + c as usize]);
+            }
+        }
+        pair[0] = pair[0] + both;
+        pair[1] = pair[1] + both;
+    }
+}
+
+/// y = x w (+ bias), where x is [runs, rows, inner], y [runs, rows, columns] and w [runs, inner, columns], or
+/// [runs, columns, inner] if it is `transposed`.
+/// Cubes: runs × blocks of 64 rows.
+#[cube(launch_unchecked)]
+pub(crate) fn products<X: Size, Y: Size, Z: Size>(
+    x: &[Vector<f32, X>],
+    w: &[Vector<f32, Y>],
+    bias: &[f32],
+    y: &mut [Vector<f32, Z>],
+    rows: u32,
+    inner: u32,
+    columns: u32,
+    #[comptime] transposed: bool,
+    #[comptime] biased: bool,
+    #[comptime] add: bool,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let side = comptime!(SIDE as u32);
+    let blocks = rows.div_ceil(side);
+    let (run, row) = ((CUBE_POS_X / blocks) as usize, CUBE_POS_X % blocks * side);
+    let left_matrix = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
+    let start = run * inner as usize * columns as usize;
+    let out = Matrix { start: run * rows as usize * columns as usize, rows, columns };
+    let mut left = empty_tile::<f32, Const<4>>();
+    let mut right = empty_tile::<f32, Const<4>>();
+    if inner <= side {
+        load::<X>(&mut left, x, &left_matrix, row, 0u32);
+    }
+    for block in 0..columns.div_ceil(side) {
+        let column = block * side;
+        let mut sums = zeros();
+        for step in 0..inner.div_ceil(side) {
+            let depth = step * side;
+            sync_cube();
+            // With one block of the inner axis, the left factor is still there.
+            if inner > side {
+                load::<X>(&mut left, x, &left_matrix, row, depth);
+            }
+            if comptime!(transposed) {
+                load::<Y>(&mut right, w, &Matrix { start, rows: columns, columns: inner }, column, depth);
+            } else {
+                load::<Y>(&mut right, w, &Matrix { start, rows: inner, columns }, depth, column);
+            }
+            sync_cube();
+            let orders = comptime!(Orders { left_transposed: false, right_transposed: transposed });
+            multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+        }
+        if comptime!(biased) {
+            add_bias(&mut sums, bias, run * columns as usize, column, columns);
+        }
+        store::<Z>(y, &sums, &out, row, column, add);
+    }
+}
+
+/// Sum over 32 rows of one column of a tile: the upper rows for the first 64 units, the lower for the others.
+#[cube]
+fn half_column(tile: &[Vector<f32, Const<4>>]) -> f32 {
+    let pitch = pitch::<Const<4>>();
+    let scalars = tile.with_vector_size::<Const<1>>();
+    let first = (UNIT_POS / 64 * 32 * comptime!(pitch as u32 * 4) + UNIT_POS % 64) as usize;
+    let mut sum = 0.0f32;
+    #[unroll]
+    for i in 0..32 {
+        sum += scalars[first + comptime!(i * pitch * 4)].extract(0usize);
+    }
+    sum
+}
+
+/// Fills a tile with indicators: 1 at (i, j) if row `row` + i has token `column` + j, else 0.
+#[cube]
+fn indicate(
+    tile: &mut [Vector<f32, Const<4>>],
+    tokens: &[i32],
+    start: usize,
+    rows: u32,
+    row: u32,
+    column: u32,
+) {
+    let pitch = pitch::<Const<4>>();
+    let out = tile.with_vector_size_mut::<Const<1>>();
+    for i in 0..comptime!((SIDE * SIDE / UNITS) as u32) {
+        let at = UNIT_POS + i * comptime!(UNITS as u32);
+        let (r, c) = (at / comptime!(SIDE as u32), at % comptime!(SIDE as u32));
+        let mut value = 0.0f32;
+        if row + r < rows && tokens[start + (row + r) as usize] == i32::cast_from(column + c) {
+            value = 1.0f32;
+        }
+        out[(r * comptime!(pitch as u32 * 4) + c) as usize] = Vector::new(value);
+    }
+}
+
+/// Shares of slices of rows in gradᵀ x, with grad [runs, rows, outputs] and x [runs, rows, inputs], and in the sums
+/// of grad's columns: partials [runs, slices, outputs · inputs (+ outputs)].
+/// Cubes: (runs × slices, tiles of outputs × inputs).
+#[cube(launch_unchecked)]
+pub(crate) fn weight_shares<X: Size, Y: Size>(
+    grad: &[Vector<f32, Y>],
+    x: &[Vector<f32, X>],
+    partials: &mut [Vector<f32, Const<1>>],
+    rows: u32,
+    inputs: u32,
+    outputs: u32,
+    #[comptime] biased: bool,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let (side, slice) = (comptime!(SIDE as u32), comptime!(SLICE as u32));
+    let slices = rows.div_ceil(slice);
+    let (run, first) = ((CUBE_POS_X / slices) as usize, CUBE_POS_X % slices * slice);
+    let input_blocks = inputs.div_ceil(side);
+    let (output, input) = (CUBE_POS_Y / input_blocks * side, CUBE_POS_Y % input_blocks * side);
+    let of_grad = Matrix { start: run * rows as usize * outputs as usize, rows, columns: outputs };
+    let of_x = Matrix { start: run * rows as usize * inputs as usize, rows, columns: inputs };
+    let mut left = empty_tile::<f32, Const<4>>();
+    let mut right = empty_tile::<f32, Const<4>>();
+    let mut sums = zeros();
+    let mut column_sum = 0.0f32;
+    for step in 0..min(rows - first, slice).div_ceil(side) {
+        let row = first + step * side;
+        sync_cube();
+        load::<Y>(&mut left, grad, &of_grad, row, output);
+        load::<X>(&mut right, x, &of_x, row, input);
+        sync_cube();
+        let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
+        multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+        if comptime!(biased) {
+            column_sum += half_column(&left);
+        }
+    }
+    let weights = outputs as usize * inputs as usize;
+    let mut size = weights;
+    if comptime!(biased) {
+        size = weights + outputs as usize;
+    }
+    let start = CUBE_POS_X as usize * size;
+    let out = Matrix { start, rows: outputs, columns: inputs };
+    store::<Const<1>>(partials, &sums, &out, output, input, false);
+    if comptime!(biased) {
+        let mut halves = Shared::<[f32]>::new_slice(comptime!(UNITS));
+        halves[UNIT_POS as usize] = column_sum;
+        sync_cube();
+        if input == 0 && UNIT_POS < side && output + UNIT_POS < outputs {
+            let sum = halves[UNIT_POS as usize] + halves[UNIT_POS as usize + 64];
+            partials[start + weights + (output + UNIT_POS) as usize] = Vector::new(sum);
+        }
+    }
+}
+
+/// Shares of slices of rows in the gradient of a table: its row v is the sum of the gradients of the rows that have
+/// token v. partials [runs, slices, vocab · columns].
+/// Cubes: (runs × slices, tiles of vocab × columns).
+#[cube(launch_unchecked)]
+pub(crate) fn table_shares<Y: Size>(
+    tokens: &[i32],
+    grad: &[Vector<f32, Y>],
+    partials: &mut [Vector<f32, Const<1>>],
+    rows: u32,
+    columns: u32,
+    vocab: u32,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let (side, slice) = (comptime!(SIDE as u32), comptime!(SLICE as u32));
+    let slices = rows.div_ceil(slice);
+    let (run, first) = ((CUBE_POS_X / slices) as usize, CUBE_POS_X % slices * slice);
+    let column_blocks = columns.div_ceil(side);
+    let (token, column) = (CUBE_POS_Y / column_blocks * side, CUBE_POS_Y % column_blocks * side);
+    let of_grad = Matrix { start: run * rows as usize * columns as usize, rows, columns };
+    let mut left = empty_tile::<f32, Const<4>>();
+    let mut right = empty_tile::<f32, Const<4>>();
+    let mut sums = zeros();
+    for step in 0..min(rows - first, slice).div_ceil(side) {
+        let row = first + step * side;
+        sync_cube();
+        indicate(&mut left, tokens, run * rows as usize, rows, row, token);
+        load::<Y>(&mut right, grad, &of_grad, row, column);
+        sync_cube();
+        let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
+        multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+    }
+    let start = CUBE_POS_X as usize * vocab as usize * columns as usize;
+    let out = Matrix { start, rows: vocab, columns };
+    store::<Const<1>>(partials, &sums, &out, token, column, false);
+}
