@@ -81,8 +81,8 @@ pub fn linear_many<const N: usize>(x: &Tensor<3>, weights: [Tensor<3>; N]) -> [T
         return weights.map(|weight| linear(x.clone(), weight, None));
     }
     #[cfg(feature = "cuda")]
-    if gpu::single(x) && weights.iter().all(|weight| gpu::linear::fits(weight.dims())) {
-        return weights.map(|weight| linear(x.clone(), weight, None));
+    if gpu::single(x) && gpu::projection::fits(&weights) {
+        return gpu::projection::project(x.clone(), weights);
     }
     let widths = weights.each_ref().map(|weight| weight.dims()[1]);
     let joined = linear(x.clone(), Tensor::cat(weights.to_vec(), 1), None);

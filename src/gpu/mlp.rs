@@ -9,7 +9,7 @@ use cubecl::prelude::{CubeCount, CubeDim};
 /// Largest sizes for which the operations of this module are meant: a unit holds a position's levels in registers,
 /// a cube all weights and a row of both layers for each of its units in shared memory.
 const MOST_LEVELS: usize = 16;
-const MOST_HIDDEN: usize = 32;
+const MOST_HIDDEN: usize = 64;
 
 /// Whether a map is small enough for the operations of this module.
 pub(crate) fn fits(levels: usize, hidden: usize) -> bool {

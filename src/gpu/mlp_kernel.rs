@@ -1,8 +1,9 @@
 //! The λ MLP, λ = f(act(d W1ᵀ + b1) W2ᵀ + b2), a unit a position: kernels.
 //!
-//! Weights lie in shared memory. For their gradients every unit leaves one row of a table there: its d, the hidden
-//! layer's gradient and value, the logits' gradient and a one. Each of the gradients' elements is the inner product
-//! of two columns of that table.
+//! Weights lie in shared memory, those of a hidden unit in one row. For their gradients every unit leaves a row of a
+//! table there: its d, the hidden layer's gradient and value, and the logits' gradient. The gradient of W1 is made
+//! of inner products of columns of d with columns of the hidden gradient, that of W2 of logits' gradients with
+//! hidden values: one unit has the products of one hidden unit with all levels, on one of the two sides.
 
 use super::math::{normal, sigmoid, softplus};
 use cubecl::prelude::*;
@@ -41,13 +42,24 @@ impl Shape {
         self.sizes().iter().sum()
     }
 
-    /// Columns of the table: d, hidden gradients, hidden values, logits' gradients, one.
+    /// Columns of the table: d, hidden gradients, hidden values, logits' gradients. An odd number of them, so that
+    /// one column of 32 rows lies in 32 banks.
     pub(crate) fn columns(self) -> usize {
-        2 * self.levels + 2 * self.hidden + 1
+        (2 * self.levels + 2 * self.hidden) | 1
+    }
+
+    /// What a hidden unit has of the weights: its row of W1, its b1, its column of W2; a multiple of 4.
+    pub(crate) fn row(self) -> usize {
+        (2 * self.levels + 1).next_multiple_of(4)
+    }
+
+    /// Weights in shared memory, four at a time: a row for every hidden unit, b2.
+    pub(crate) fn quads(self) -> usize {
+        (self.hidden * self.row() + self.levels).div_ceil(4)
     }
 }
 
-/// Weights of a run in shared memory: W1 [hidden, levels], b1, W2 [levels, hidden], b2. Ends with a barrier.
+/// Weights of a run in shared memory. Ends with a barrier.
 #[cube]
 fn load_weights(
     w1: &[f32],
@@ -55,36 +67,54 @@ fn load_weights(
     w2: &[f32],
     b2: &[f32],
     run: u32,
-    weights: &mut [f32],
+    weights: &mut [Vector<f32, Const<4>>],
     #[comptime] shape: Shape,
 ) {
     let run = run as usize;
     let matrix = comptime!(shape.matrix());
-    for i in range_stepped(UNIT_POS, comptime!(shape.matrix() as u32), comptime!(UNITS as u32)) {
-        weights[i as usize] = w1[run * matrix + i as usize];
-        weights[i as usize + comptime!(shape.matrix() + shape.hidden)] = w2[run * matrix + i as usize];
+    let out = weights.with_vector_size_mut::<Const<1>>();
+    for i in range_stepped(UNIT_POS as usize, matrix, UNITS) {
+        let (h, l) = (i / shape.levels, i % shape.levels);
+        out[h * comptime!(shape.row()) + l] = Vector::new(w1[run * matrix + i]);
+        let (l, h) = (i / shape.hidden, i % shape.hidden);
+        out[h * comptime!(shape.row()) + l + comptime!(shape.levels + 1)] = Vector::new(w2[run * matrix + i]);
     }
-    if UNIT_POS < comptime!(shape.hidden as u32) {
+    for h in range_stepped(UNIT_POS as usize, shape.hidden, UNITS) {
         let mut bias = 0.0f32;
         if comptime!(shape.gelu) {
-            bias = b1[run * shape.hidden + UNIT_POS as usize];
+            bias = b1[run * shape.hidden + h];
         }
-        weights[UNIT_POS as usize + matrix] = bias;
+        out[h * comptime!(shape.row()) + shape.levels] = Vector::new(bias);
     }
     if UNIT_POS < comptime!(shape.levels as u32) {
-        let at = UNIT_POS as usize + comptime!(2 * shape.matrix() + shape.hidden);
-        weights[at] = b2[run * shape.levels + UNIT_POS as usize];
+        let at = UNIT_POS as usize + comptime!(shape.hidden * shape.row());
+        out[at] = Vector::new(b2[run * shape.levels + UNIT_POS as usize]);
     }
     sync_cube();
 }
 
+/// Weights of one hidden unit.
+#[cube]
+fn hidden_row(weights: &[Vector<f32, Const<4>>], unit: usize, #[comptime] shape: Shape) -> Array<f32> {
+    let mut row = Array::<f32>::new(comptime!(shape.row()));
+    #[unroll]
+    for i in 0..comptime!(shape.row() / 4) {
+        let quad = weights[unit * comptime!(shape.row() / 4) + i];
+        #[unroll]
+        for j in 0..4usize {
+            row[comptime!(4 * i + j)] = quad.extract(j);
+        }
+    }
+    row
+}
+
 /// A hidden unit's value before its activation.
 #[cube]
-fn before(d: &Array<f32>, weights: &[f32], unit: usize, #[comptime] shape: Shape) -> f32 {
-    let mut sum = weights[unit + comptime!(shape.matrix())];
+fn before(d: &Array<f32>, row: &Array<f32>, #[comptime] levels: usize) -> f32 {
+    let mut sum = row[levels];
     #[unroll]
-    for l in 0..comptime!(shape.levels) {
-        sum += weights[unit * shape.levels + l] * d[l];
+    for l in 0..levels {
+        sum += row[l] * d[l];
     }
     sum
 }
@@ -106,23 +136,24 @@ fn load_row(x: &[f32], at: usize, present: bool, #[comptime] levels: usize) -> A
 
 /// Logits of one position.
 #[cube]
-fn logits(d: &Array<f32>, weights: &[f32], #[comptime] shape: Shape) -> Array<f32> {
+fn logits(d: &Array<f32>, weights: &[Vector<f32, Const<4>>], #[comptime] shape: Shape) -> Array<f32> {
     let mut out = Array::<f32>::new(shape.levels);
+    let biases = weights.with_vector_size::<Const<1>>();
     #[unroll]
     for l in 0..comptime!(shape.levels) {
-        out[l] = weights[comptime!(2 * shape.matrix() + shape.hidden + l)];
+        out[l] = biases[comptime!(shape.hidden * shape.row() + l)].extract(0usize);
     }
     // Not unrolled: weights of many hidden units at once would fill the registers.
     for h in 0..comptime!(shape.hidden) {
-        let mut value = before(d, weights, h, shape);
+        let row = hidden_row(weights, h, shape);
+        let mut value = before(d, &row, shape.levels);
         if comptime!(shape.gelu) {
             let (distribution, _density) = normal(value);
             value *= distribution;
         }
         #[unroll]
         for l in 0..comptime!(shape.levels) {
-            let weight = weights[h + comptime!(shape.matrix() + shape.hidden + l * shape.hidden)];
-            out[l] = out[l] + weight * value;
+            out[l] = out[l] + row[comptime!(shape.levels + 1 + l)] * value;
         }
     }
     out
@@ -165,7 +196,7 @@ pub(crate) fn lambdas(
     let blocks = positions.div_ceil(comptime!(UNITS as u32));
     let run = CUBE_POS_X / blocks;
     let position = CUBE_POS_X % blocks * comptime!(UNITS as u32) + UNIT_POS;
-    let mut weights = Shared::<[f32]>::new_slice(comptime!(2 * shape.matrix() + shape.hidden + shape.levels));
+    let mut weights = Shared::<[Vector<f32, Const<4>>]>::new_slice(comptime!(shape.quads()));
     load_weights(w1, b1, w2, b2, run, &mut weights, shape);
     if position < positions {
         let at = (run as usize * positions as usize + position as usize) * shape.levels;
@@ -207,27 +238,34 @@ fn logit_gradients(values: &mut Array<f32>, grad: &Array<f32>, #[comptime] shape
     }
 }
 
-/// The two columns of the table whose inner product is element `i` of the weights' gradients.
+/// Adds the products of one hidden unit's column of the table with the columns of levels, over all rows: `products`,
+/// and the sums of those columns themselves: `column_sums`. The first half of the units has the first of a pair of
+/// columns, hidden gradients and d; the second half hidden values and logits' gradients. Returns the sum of the
+/// hidden unit's own column.
 #[cube]
-fn factors(i: u32, #[comptime] shape: Shape) -> (u32, u32) {
-    let (levels, hidden) = (comptime!(shape.levels as u32), comptime!(shape.hidden as u32));
-    let (matrix, one) = (comptime!(shape.matrix() as u32), comptime!(shape.columns() as u32 - 1));
-    let bias = comptime!(shape.sizes()[1] as u32);
-    let (values, outputs) = (levels + hidden, levels + 2 * hidden);
-    let mut pair = (levels + i / levels, i % levels);
-    if i >= matrix {
-        if i < matrix + bias {
-            pair = (levels + i - matrix, one);
-        } else {
-            let rest = i - matrix - bias;
-            if rest < matrix {
-                pair = (outputs + rest / hidden, values + rest % hidden);
-            } else {
-                pair = (outputs + rest - matrix, one);
-            }
+fn add_products(
+    table: &[f32],
+    products: &mut Array<f32>,
+    column_sums: &mut Array<f32>,
+    side: usize,
+    unit: usize,
+    #[comptime] shape: Shape,
+) -> f32 {
+    let own = comptime!(shape.levels) + side * shape.hidden + unit;
+    let other = side * comptime!(shape.levels + 2 * shape.hidden);
+    let mut sum = 0.0f32;
+    for row in 0..comptime!(UNITS) {
+        let start = row * comptime!(shape.columns());
+        let value = table[start + own];
+        sum += value;
+        #[unroll]
+        for l in 0..comptime!(shape.levels) {
+            let at_level = table[start + other + l];
+            products[l] = products[l] + value * at_level;
+            column_sums[l] = column_sums[l] + at_level;
         }
     }
-    pair
+    sum
 }
 
 /// Gradient of d, and shares of slices of positions in those of the weights: shares [runs, slices, all weights].
@@ -249,15 +287,18 @@ pub(crate) fn lambda_gradients(
     let slices = positions.div_ceil(slice);
     let (run, first) = (CUBE_POS_X / slices, CUBE_POS_X % slices * slice);
     let columns = comptime!(shape.columns());
-    let owned = comptime!(shape.size().div_ceil(UNITS));
-    let mut weights = Shared::<[f32]>::new_slice(comptime!(2 * shape.matrix() + shape.hidden + shape.levels));
+    let mut weights = Shared::<[Vector<f32, Const<4>>]>::new_slice(comptime!(shape.quads()));
     let mut table = Shared::<[f32]>::new_slice(comptime!(UNITS * shape.columns()));
     load_weights(w1, b1, w2, b2, run, &mut weights, shape);
-    let mut sums = Array::<f32>::new(owned);
+    let mut products = Array::<f32>::new(shape.levels);
+    let mut column_sums = Array::<f32>::new(shape.levels);
     #[unroll]
-    for i in 0..owned {
-        sums[i] = 0.0f32;
+    for l in 0..comptime!(shape.levels) {
+        products[l] = 0.0f32;
+        column_sums[l] = 0.0f32;
     }
+    let mut unit_sum = 0.0f32;
+    let (side, unit) = (UNIT_POS as usize / comptime!(UNITS / 2), UNIT_POS as usize % comptime!(UNITS / 2));
     let own = UNIT_POS as usize * columns;
     for block in 0..min(positions - first, slice).div_ceil(units) {
         let position = first + block * units + UNIT_POS;
@@ -274,9 +315,9 @@ pub(crate) fn lambda_gradients(
             table[own + l] = row[l];
             table[own + comptime!(shape.levels + 2 * shape.hidden + l)] = outputs[l];
         }
-        table[own + comptime!(shape.columns() - 1)] = 1.0f32;
         for h in 0..comptime!(shape.hidden) {
-            let mut value = before(&row, &weights, h, shape);
+            let weight = hidden_row(&weights, h, shape);
+            let mut value = before(&row, &weight, shape.levels);
             let mut slope = 1.0f32;
             if comptime!(shape.gelu) {
                 let (distribution, density) = normal(value);
@@ -286,14 +327,14 @@ pub(crate) fn lambda_gradients(
             let mut sum = 0.0f32;
             #[unroll]
             for l in 0..comptime!(shape.levels) {
-                sum += weights[h + comptime!(shape.matrix() + shape.hidden + l * shape.hidden)] * outputs[l];
+                sum += weight[comptime!(shape.levels + 1 + l)] * outputs[l];
             }
             let of_before = sum * slope;
             table[own + h + comptime!(shape.levels)] = of_before;
             table[own + h + comptime!(shape.levels + shape.hidden)] = value;
             #[unroll]
             for l in 0..comptime!(shape.levels) {
-                of_row[l] = of_row[l] + weights[h * shape.levels + l] * of_before;
+                of_row[l] = of_row[l] + weight[l] * of_before;
             }
         }
         if present {
@@ -303,25 +344,29 @@ pub(crate) fn lambda_gradients(
             }
         }
         sync_cube();
-        #[unroll]
-        for i in 0..owned {
-            let element = UNIT_POS + comptime!((i * UNITS) as u32);
-            if element < comptime!(shape.size() as u32) {
-                let (a, b) = factors(element, shape);
-                let mut sum = 0.0f32;
-                for row in 0..comptime!(UNITS) {
-                    sum += table[row * columns + a as usize] * table[row * columns + b as usize];
-                }
-                sums[i] = sums[i] + sum;
-            }
+        if unit < shape.hidden {
+            unit_sum += add_products(&table, &mut products, &mut column_sums, side, unit, shape);
         }
         sync_cube();
     }
-    #[unroll]
-    for i in 0..owned {
-        let element = UNIT_POS + comptime!((i * UNITS) as u32);
-        if element < comptime!(shape.size() as u32) {
-            shares[CUBE_POS_X as usize * comptime!(shape.size()) + element as usize] = sums[i];
+    let start = CUBE_POS_X as usize * comptime!(shape.size());
+    let (matrix, bias) = (comptime!(shape.matrix()), comptime!(shape.sizes()[1]));
+    if unit < shape.hidden {
+        #[unroll]
+        for l in 0..comptime!(shape.levels) {
+            let mut at = unit * shape.levels + l;
+            if side == 1 {
+                at = matrix + bias + unit + comptime!(l * shape.hidden);
+            }
+            shares[start + at] = products[l];
+            if side == 1 && unit == 0 {
+                shares[start + 2 * matrix + bias + l] = column_sums[l];
+            }
+        }
+        if comptime!(shape.gelu) {
+            if side == 0 {
+                shares[start + matrix + unit] = unit_sum;
+            }
         }
     }
 }

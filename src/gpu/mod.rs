@@ -29,6 +29,8 @@ pub(crate) mod operator;
 mod partial;
 pub(crate) mod pointwise;
 mod pointwise_kernel;
+pub(crate) mod projection;
+mod projection_kernel;
 mod tile;
 mod tree;
 

@@ -60,7 +60,10 @@ pub(super) fn loss(
 }
 
 /// Whether logits and their cross-entropy are fused operations, which keep nothing but the logits.
-fn is_fused(hidden: &Tensor<3>, weight: &Tensor<3>) -> bool {
+fn is_fused(
+    hidden: &Tensor<3>,
+    #[cfg_attr(not(feature = "cuda"), expect(unused))] weight: &Tensor<3>,
+) -> bool {
     #[cfg(feature = "cuda")]
     if gpu::single(hidden) {
         return gpu::linear::fits(weight.dims()) && gpu::loss::fits(weight.dims()[1]);

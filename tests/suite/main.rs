@@ -16,6 +16,7 @@ mod language_golden;
 mod language_pictures;
 mod language_results;
 mod language_training;
+mod layers;
 mod model_golden;
 mod optimizer_golden;
 mod pictures;

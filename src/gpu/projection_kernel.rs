@@ -1,0 +1,218 @@
+//! Several linear maps of one input for many runs at once: kernels.
+//!
+//! Map i has outputs of its own and a weight of its own; `sizes` says how many columns each has. A cube knows by the
+//! number of a tile which map it is working for.
+
+use super::matrix::{Matrix, SLICE, load};
+use super::tile::{Arithmetic, GROUPS, Orders, Rows, SIDE, all_groups, empty_tile, multiply, zeros};
+use cubecl::prelude::*;
+
+/// [`load`] of a matrix whose number of columns allows no vectors, or vectors of four.
+#[cube]
+fn load_any(
+    tile: &mut [Vector<f32, Const<4>>],
+    x: &[Vector<f32, Const<1>>],
+    matrix: &Matrix,
+    row: u32,
+    column: u32,
+) {
+    if matrix.columns % 4 == 0 {
+        load::<Const<4>>(tile, x.with_vector_size::<Const<4>>(), matrix, row, column);
+    } else {
+        load::<Const<1>>(tile, x, matrix, row, column);
+    }
+}
+
+/// Writes a result to 64 × 64 elements of a matrix from (row, column) on, two at a time where its columns allow it.
+#[cube]
+fn store_any(y: &mut [Vector<f32, Const<1>>], sums: &Rows, matrix: &Matrix, row: u32, column: u32) {
+    let first_row = row + UNIT_POS / 32 * 16 + UNIT_POS_PLANE / 4;
+    let first_column = column + UNIT_POS_PLANE % 4 * 2;
+    let even = matrix.columns % 2 == 0;
+    #[unroll]
+    for group in 0..GROUPS {
+        let pair = sums.index(group);
+        let c = first_column + comptime!(group as u32 * 8);
+        #[unroll]
+        for half in 0..2 {
+            let r = first_row + comptime!(half as u32 * 8);
+            let at = matrix.start + r as usize * matrix.columns as usize + c as usize;
+            if r < matrix.rows && c < matrix.columns {
+                if even {
+                    let pairs = y.with_vector_size_mut::<Const<2>>();
+                    pairs[at / 2] = pair[half];
+                } else {
+                    y[at] = Vector::new(pair[half].extract(0usize));
+                    if c + 1 < matrix.columns {
+                        y[at + 1] = Vector::new(pair[half].extract(1usize));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// y_i = x w_iᵀ with x [runs, rows, inner], w_i [runs, size i, inner], y_i [runs, rows, size i].
+/// Cubes: runs × blocks of 64 rows.
+#[cube(launch_unchecked)]
+pub(crate) fn project<X: Size>(
+    x: &[Vector<f32, X>],
+    weights: &Sequence<Box<[Vector<f32, X>]>>,
+    outputs: &mut Sequence<Box<[Vector<f32, Const<1>>]>>,
+    sizes: &Sequence<u32>,
+    rows: u32,
+    inner: u32,
+    tiles: u32,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let side = comptime!(SIDE as u32);
+    let blocks = rows.div_ceil(side);
+    let (run, row) = ((CUBE_POS_X / blocks) as usize, CUBE_POS_X % blocks * side);
+    let of_x = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
+    let mut left = empty_tile::<f32, Const<4>>();
+    let mut right = empty_tile::<f32, Const<4>>();
+    if inner <= side {
+        load::<X>(&mut left, x, &of_x, row, 0u32);
+    }
+    for tile in 0..tiles {
+        let mut sums = zeros();
+        for step in 0..inner.div_ceil(side) {
+            let depth = step * side;
+            sync_cube();
+            // With one block of the inner axis, the left factor is still there.
+            if inner > side {
+                load::<X>(&mut left, x, &of_x, row, depth);
+            }
+            let mut groups = 8u32;
+            let mut own = tile;
+            #[unroll]
+            for i in 0..sizes.len() {
+                let size = *sizes.index(i);
+                let count = size.div_ceil(side);
+                if own < count {
+                    let start = run * size as usize * inner as usize;
+                    let matrix = Matrix { start, rows: size, columns: inner };
+                    load::<X>(&mut right, weights.index(i), &matrix, own * side, depth);
+                    groups = min((size - own * side).div_ceil(8), 8u32);
+                }
+                // Past the tile's map this has wrapped around, and is larger than any number of tiles.
+                own -= count;
+            }
+            sync_cube();
+            let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
+            multiply::<f32, Const<4>>(&mut sums, &left, &right, (0u32, groups), orders, arithmetic);
+        }
+        let mut own = tile;
+        #[unroll]
+        for i in 0..sizes.len() {
+            let size = *sizes.index(i);
+            let count = size.div_ceil(side);
+            if own < count {
+                let matrix = Matrix { start: run * rows as usize * size as usize, rows, columns: size };
+                store_any(outputs.index_mut(i), &sums, &matrix, row, own * side);
+            }
+            own -= count;
+        }
+    }
+}
+
+/// x's gradient Σ_i grad_i w_i. Cubes: (runs × blocks of 64 rows, blocks of 64 inputs).
+#[cube(launch_unchecked)]
+pub(crate) fn project_back<X: Size>(
+    grads: &Sequence<Box<[Vector<f32, Const<1>>]>>,
+    weights: &Sequence<Box<[Vector<f32, X>]>>,
+    x_grad: &mut [Vector<f32, Const<1>>],
+    sizes: &Sequence<u32>,
+    rows: u32,
+    inner: u32,
+    tiles: u32,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let side = comptime!(SIDE as u32);
+    let blocks = rows.div_ceil(side);
+    let (run, row) = ((CUBE_POS_X / blocks) as usize, CUBE_POS_X % blocks * side);
+    let column = CUBE_POS_Y * side;
+    let mut left = empty_tile::<f32, Const<4>>();
+    let mut right = empty_tile::<f32, Const<4>>();
+    let mut sums = zeros();
+    for tile in 0..tiles {
+        sync_cube();
+        let mut own = tile;
+        #[unroll]
+        for i in 0..sizes.len() {
+            let size = *sizes.index(i);
+            let count = size.div_ceil(side);
+            if own < count {
+                let of_grad = Matrix { start: run * rows as usize * size as usize, rows, columns: size };
+                load_any(&mut left, grads.index(i), &of_grad, row, own * side);
+                let start = run * size as usize * inner as usize;
+                let of_weight = Matrix { start, rows: size, columns: inner };
+                load::<X>(&mut right, weights.index(i), &of_weight, own * side, column);
+            }
+            own -= count;
+        }
+        sync_cube();
+        let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
+        multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+    }
+    let matrix = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
+    store_any(x_grad, &sums, &matrix, row, column);
+}
+
+/// Shares of slices of rows in the weights' gradients grad_iᵀ x: shares [runs, slices, Σ sizes · inner].
+/// Cubes: tiles of all maps × inner within slices within runs, so that those which read the same rows are neighbours.
+#[cube(launch_unchecked)]
+pub(crate) fn projection_shares<X: Size>(
+    grads: &Sequence<Box<[Vector<f32, Const<1>>]>>,
+    x: &[Vector<f32, X>],
+    shares: &mut [Vector<f32, Const<1>>],
+    sizes: &Sequence<u32>,
+    rows: u32,
+    inner: u32,
+    tiles: u32,
+    all: u32,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let (side, slice) = (comptime!(SIDE as u32), comptime!(SLICE as u32));
+    let input_blocks = inner.div_ceil(side);
+    let here = tiles * input_blocks;
+    let (place, index) = (CUBE_POS_X / here, CUBE_POS_X % here);
+    let (tile, input) = (index / input_blocks, index % input_blocks * side);
+    let slices = rows.div_ceil(slice);
+    let (run, first) = ((place / slices) as usize, place % slices * slice);
+    let of_x = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
+    let mut left = empty_tile::<f32, Const<4>>();
+    let mut right = empty_tile::<f32, Const<4>>();
+    let mut sums = zeros();
+    for step in 0..min(rows - first, slice).div_ceil(side) {
+        let row = first + step * side;
+        sync_cube();
+        let mut own = tile;
+        #[unroll]
+        for i in 0..sizes.len() {
+            let size = *sizes.index(i);
+            let count = size.div_ceil(side);
+            if own < count {
+                let of_grad = Matrix { start: run * rows as usize * size as usize, rows, columns: size };
+                load_any(&mut left, grads.index(i), &of_grad, row, own * side);
+            }
+            own -= count;
+        }
+        load::<X>(&mut right, x, &of_x, row, input);
+        sync_cube();
+        let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
+        multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+    }
+    let mut own = tile;
+    let mut start = place as usize * all as usize * inner as usize;
+    #[unroll]
+    for i in 0..sizes.len() {
+        let size = *sizes.index(i);
+        let count = size.div_ceil(side);
+        if own < count {
+            store_any(shares, &sums, &Matrix { start, rows: size, columns: inner }, own * side, input);
+        }
+        own -= count;
+        start += size as usize * inner as usize;
+    }
+}
