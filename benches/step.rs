@@ -5,7 +5,8 @@
 //!   `LOGLINEAR_PEER="python3 …/bench_torch_cpu.py"` (any command that prints `… T=64: 57.5 ms …` a
 //!   line) it runs the peer too and prints ratios.
 //! - `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench step` times the first step and
-//!   the steady state of cohorts of 1, 4 and 12 at T 256.
+//!   the steady state of cohorts at T 256 and 1024, beside what `LOGLINEAR_PEER=FILE` says that
+//!   `bench_fla.py step` printed in the same run.
 //! - `… --bench step -- cohorts [T …]` times cohorts of 1 to 16 (T 16, 64 and 256 unless given).
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
@@ -14,7 +15,7 @@ use loglinear::cohort::Parameters;
 use loglinear::device;
 use loglinear::kernel_cache::Compiled;
 use loglinear::lambda::{LambdaConfig, LambdaKind};
-use loglinear::model::{IGNORED, Model, ModelConfig, cross_entropy};
+use loglinear::model::{IGNORED, Model, ModelConfig, Precision};
 use loglinear::random::Generator;
 use loglinear::train::{Adam, TrainConfig};
 use std::collections::BTreeMap;
@@ -68,34 +69,69 @@ fn beside_peer(on: &Device) {
     }
 }
 
+/// Runs, T and arithmetic that a GPU is timed at.
+const SIZES: [(usize, usize, Precision); 8] = [
+    (1, 256, Precision::F32),
+    (4, 256, Precision::F32),
+    (12, 256, Precision::F32),
+    (12, 256, Precision::Tf32),
+    (24, 256, Precision::Tf32),
+    (5, 1024, Precision::F32),
+    (5, 1024, Precision::Tf32),
+    (1, 1024, Precision::Tf32),
+];
+
 fn cohorts(on: &Device) {
     let start = Instant::now();
-    for runs in [1, 4, 12] {
-        let first = step_times(on, runs, 256, 1, 1)[0];
-        println!("cohort of {runs}: first step {first:.0} ms");
+    let peer = std::env::var("LOGLINEAR_PEER").ok().map(|path| std::fs::read_to_string(path).unwrap());
+    println!(
+        "{:>5} {:>5} {:>5} | {:>9} {:>9} {:>9} {:>9} | {:>9} {:>6}",
+        "runs", "T", "type", "first ms", "step ms", "a run ms", "GiB used", "peer ms", "ratio"
+    );
+    for (runs, seq_len, precision) in SIZES {
+        let times = step_times_in(on, precision, runs, seq_len, 8, 10);
+        let steady = median(&times[2..]);
+        let run = steady / runs as f64;
+        // A line of the peer's: `step BATCH T D MS ms`.
+        let theirs = peer.as_deref().and_then(|text| {
+            let key = format!("step {BATCH} {seq_len} 64 ");
+            text.lines().find_map(|line| line.strip_prefix(&key)?.split(' ').next()?.parse::<f64>().ok())
+        });
+        let used = device::used_memory(on).map_or(0.0, |bytes| bytes as f64 / f64::from(1 << 30));
+        println!(
+            "{runs:>5} {seq_len:>5} {:>5} | {:>9.0} {steady:>9.2} {run:>9.3} {used:>9.1} | {:>9} {:>6}",
+            format!("{precision:?}").to_lowercase(),
+            times[0],
+            theirs.map_or("-".to_owned(), |ms| format!("{ms:.2}")),
+            theirs.map_or("-".to_owned(), |ms| format!("{:.1}", ms / run)),
+        );
         if let Some(compiled) = Compiled::news() {
             println!("{compiled}");
         }
-        let times = step_times(on, runs, 256, 8, 10);
-        let steady = median(&times[2..]);
-        println!(
-            "cohort of {runs}: {steady:.2} ms a step, {:.2} ms a run-step (median of 6 × 10 steps; {:.1} s \
-             since the start)",
-            steady / runs as f64,
-            start.elapsed().as_secs_f64()
-        );
     }
+    println!("median of 6 × 10 steps; {:.1} s since the start", start.elapsed().as_secs_f64());
+}
+
+fn step_times(on: &Device, runs: usize, seq_len: usize, samples: usize, steps: usize) -> Vec<f64> {
+    step_times_in(on, Precision::F32, runs, seq_len, samples, steps)
 }
 
 /// Milliseconds of a step (forward, backward, clipping, Adam) in each of `samples` samples of
 /// `steps` steps; the first sample is one step.
-fn step_times(on: &Device, runs: usize, seq_len: usize, samples: usize, steps: usize) -> Vec<f64> {
+fn step_times_in(
+    on: &Device,
+    precision: Precision,
+    runs: usize,
+    seq_len: usize,
+    samples: usize,
+    steps: usize,
+) -> Vec<f64> {
     let config = ModelConfig {
         max_seq_len: seq_len,
         lambda: LambdaConfig::release(LambdaKind::MlpSoftplus),
         ..ModelConfig::default()
     };
-    let model = Model::new(config).unwrap();
+    let model = Model::new(config).unwrap().with_precision(precision);
     let seeds: Vec<u64> = (0..runs as u64).collect();
     let mut parameters = Parameters::initialise(model.specs(), &seeds, on, DType::F32);
     let mut adam = Adam::new(&parameters);
@@ -103,18 +139,16 @@ fn step_times(on: &Device, runs: usize, seq_len: usize, samples: usize, steps: u
     let train = TrainConfig::default();
     let rates = vec![1e-3; runs];
     let (tokens, targets) = data(on, runs, seq_len);
+    let scored = vec![BATCH * (seq_len - 1); runs];
     let mut times = Vec::new();
     for sample in 0..samples {
         let steps = if sample == 0 { 1 } else { steps };
         let start = Instant::now();
         for _ in 0..steps {
-            let leaves = parameters.require_grad();
-            let logits = model.forward(&leaves, tokens.clone()).unwrap();
-            let losses = cross_entropy(logits, targets.clone()).unwrap();
-            let mut gradients = losses.clone().sum().backward();
-            let gradients = leaves.take_gradients(&mut gradients);
+            let (losses, gradients) =
+                model.differentiate(&parameters, tokens.clone(), targets.clone(), &scored).unwrap();
             let flat = parameters.flatten();
-            let outcome = adam.step(&train, flat, gradients, &losses.inner(), alive, &rates);
+            let outcome = adam.step(&train, flat, gradients, &losses, alive, &rates);
             alive = outcome.alive;
             parameters = parameters.unflatten(outcome.parameters);
         }

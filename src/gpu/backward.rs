@@ -6,12 +6,12 @@
 //! q_t·∂q_t and columns k_s·∂k_s of that part. ∂log_decay is the sum of ∂G over all later positions and its own.
 
 use super::chunk::{
-    LOCAL_LEVELS, Layout, add_scaled, chunk_start, cumulative_decay, dot_rows, first_column, first_row,
-    lambda_at, level_in_group, level_of_groups, load, local_lambda, place_of, row_sum, scale, store, to_tile,
+    LOCAL_LEVELS, Layout, add_scaled, chunk_start, cumulative_decay, dot_rows, lambda_at, level_in_group,
+    level_of_groups, load, local_lambda, place_of, row_sum, scale, store, to_tile,
 };
 use super::tile::{
-    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, multiply_part, plane_group,
-    plane_row, zeros,
+    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, first_column, first_row, multiply,
+    multiply_part, plane_group, plane_row, zeros,
 };
 use super::tree::{Layouts, Tree, fetch_node, load_chunk_gradient, put, read_node, staged};
 use cubecl::prelude::*;

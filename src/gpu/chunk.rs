@@ -4,7 +4,7 @@
 //! it, which is 0 to 6; a position and an earlier chunk have level 7 + the highest bit in which the two chunks'
 //! indices differ.
 
-use super::tile::{GROUPS, Rows, SIDE, UNITS, pitch, plane_group, plane_row};
+use super::tile::{GROUPS, Rows, SIDE, UNITS, first_column, first_row, pitch};
 use cubecl::prelude::*;
 
 /// Levels of positions inside a chunk.
@@ -46,18 +46,6 @@ pub(crate) fn place_of(row: u32, chunk: u32, heads: u32, seq_len: u32) -> Place 
         start,
         length: min(seq_len - start, comptime!(SIDE as u32)),
     }
-}
-
-/// The first of this unit's two rows of a result; the second is 8 below.
-#[cube]
-pub(crate) fn first_row() -> u32 {
-    plane_row() + UNIT_POS_PLANE / 4
-}
-
-/// The first of this unit's columns of a result: it has this one and the next in each of its plane's groups.
-#[cube]
-pub(crate) fn first_column() -> u32 {
-    plane_group() * 8 + UNIT_POS_PLANE % 4 * 2
 }
 
 /// Vector `at` of the 64 columns of x [N, T, H, columns] from column 64 · `block` on, row after row: its row, its

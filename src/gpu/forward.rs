@@ -1,12 +1,12 @@
 //! Output of the operator, a chunk a cube.
 
 use super::chunk::{
-    LOCAL_LEVELS, add_scaled, cumulative_decay, first_column, first_row, lambda_at, level_in_group,
-    level_of_groups, load, local_lambda, place_of, store, to_tile,
+    LOCAL_LEVELS, add_scaled, cumulative_decay, lambda_at, level_in_group, level_of_groups, load,
+    local_lambda, place_of, store, to_tile,
 };
 use super::tile::{
-    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, multiply, multiply_part, plane_group,
-    plane_row, zeros,
+    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, first_column, first_row, multiply,
+    multiply_part, plane_group, plane_row, zeros,
 };
 use super::tree::{Layouts, Tree, fetch_node, put, read_node, staged};
 use cubecl::prelude::*;

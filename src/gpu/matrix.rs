@@ -1,10 +1,11 @@
 //! Products of matrices with few columns and many rows, for many runs at once: kernels.
 //!
-//! A cube works on 64 rows of one run; its four planes hold a 64 × 64 tile of the result. Matrices are row-major
+//! A cube works on 64 rows of one run; its planes hold a 64 × 64 tile of the result. Matrices are row-major
 //! and read in vectors as wide as their columns allow; tiles are padded with zeros past the matrices' ends.
 
 use super::tile::{
-    Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, all_groups, empty_tile, multiply, pitch, zeros,
+    Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, first_column, first_row, multiply, pitch,
+    zeros,
 };
 use cubecl::prelude::*;
 
@@ -48,12 +49,6 @@ pub(crate) fn load<X: Size>(
     }
 }
 
-/// First of a unit's two rows, and first of its two columns in each group.
-#[cube]
-fn place() -> (u32, u32) {
-    (UNIT_POS / 32 * 16 + UNIT_POS_PLANE / 4, UNIT_POS_PLANE % 4 * 2)
-}
-
 /// Writes a result to 64 × 64 elements of a matrix from (row, column) on, or adds it to them.
 #[cube]
 fn store<Z: Size>(
@@ -65,14 +60,13 @@ fn store<Z: Size>(
     #[comptime] add: bool,
 ) {
     let width = Z::value();
-    let (first_row, first_column) = place();
     #[unroll]
     for group in 0..GROUPS {
         let pair = sums.index(group);
-        let c = column + first_column + comptime!(group as u32 * 8);
+        let c = column + first_column() + comptime!(group as u32 * 8);
         #[unroll]
         for half in 0..2 {
-            let r = row + first_row + comptime!(half as u32 * 8);
+            let r = row + first_row() + comptime!(half as u32 * 8);
             let at = matrix.start + r as usize * matrix.columns as usize + c as usize;
             if r < matrix.rows {
                 #[unroll]
@@ -96,14 +90,13 @@ fn store<Z: Size>(
 /// Adds to every row of a result its columns of a bias from `column` on.
 #[cube]
 fn add_bias(sums: &mut Rows, bias: &[f32], start: usize, column: u32, columns: u32) {
-    let (_row, first_column) = place();
     #[unroll]
     for group in 0..GROUPS {
         let pair = sums.index_mut(group);
         let mut both = Vector::<f32, Const<2>>::new(0.0f32);
         #[unroll]
         for side in 0..2usize {
-            let c = column + first_column + comptime!(group as u32 * 8 + side as u32);
+            let c = column + first_column() + comptime!(group as u32 * 8 + side as u32);
             if c < columns {
                 both.insert(side, bias[start + c as usize]);
             }
@@ -158,7 +151,7 @@ pub(crate) fn products<X: Size, Y: Size, Z: Size>(
             }
             sync_cube();
             let orders = comptime!(Orders { left_transposed: false, right_transposed: transposed });
-            multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+            multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
         }
         if comptime!(biased) {
             add_bias(&mut sums, bias, run * columns as usize, column, columns);
@@ -167,15 +160,15 @@ pub(crate) fn products<X: Size, Y: Size, Z: Size>(
     }
 }
 
-/// Sum over 32 rows of one column of a tile: the upper rows for the first 64 units, the lower for the others.
+/// Sum over 16 rows of one column of a tile: the upper rows for the first 64 units, the next for the next.
 #[cube]
-fn half_column(tile: &[Vector<f32, Const<4>>]) -> f32 {
+fn quarter_column(tile: &[Vector<f32, Const<4>>]) -> f32 {
     let pitch = pitch::<Const<4>>();
     let scalars = tile.with_vector_size::<Const<1>>();
-    let first = (UNIT_POS / 64 * 32 * comptime!(pitch as u32 * 4) + UNIT_POS % 64) as usize;
+    let first = (UNIT_POS / 64 * 16 * comptime!(pitch as u32 * 4) + UNIT_POS % 64) as usize;
     let mut sum = 0.0f32;
     #[unroll]
-    for i in 0..32 {
+    for i in 0..16 {
         sum += scalars[first + comptime!(i * pitch * 4)].extract(0usize);
     }
     sum
@@ -236,9 +229,9 @@ pub(crate) fn weight_shares<X: Size, Y: Size>(
         load::<X>(&mut right, x, &of_x, row, input);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+        multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
         if comptime!(biased) {
-            column_sum += half_column(&left);
+            column_sum += quarter_column(&left);
         }
     }
     let weights = outputs as usize * inputs as usize;
@@ -250,11 +243,15 @@ pub(crate) fn weight_shares<X: Size, Y: Size>(
     let out = Matrix { start, rows: outputs, columns: inputs };
     store::<Const<1>>(partials, &sums, &out, output, input, false);
     if comptime!(biased) {
-        let mut halves = Shared::<[f32]>::new_slice(comptime!(UNITS));
-        halves[UNIT_POS as usize] = column_sum;
+        let mut quarters = Shared::<[f32]>::new_slice(comptime!(UNITS));
+        quarters[UNIT_POS as usize] = column_sum;
         sync_cube();
         if input == 0 && UNIT_POS < side && output + UNIT_POS < outputs {
-            let sum = halves[UNIT_POS as usize] + halves[UNIT_POS as usize + 64];
+            let mut sum = 0.0f32;
+            #[unroll]
+            for i in 0..comptime!(UNITS / 64) {
+                sum += quarters[UNIT_POS as usize + comptime!(64 * i)];
+            }
             partials[start + weights + (output + UNIT_POS) as usize] = Vector::new(sum);
         }
     }
@@ -289,7 +286,7 @@ pub(crate) fn table_shares<Y: Size>(
         load::<Y>(&mut right, grad, &of_grad, row, column);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+        multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
     }
     let start = CUBE_POS_X as usize * vocab as usize * columns as usize;
     let out = Matrix { start, rows: vocab, columns };

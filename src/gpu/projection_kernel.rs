@@ -4,7 +4,10 @@
 //! number of a tile which map it is working for.
 
 use super::matrix::{Matrix, SLICE, load};
-use super::tile::{Arithmetic, GROUPS, Orders, Rows, SIDE, all_groups, empty_tile, multiply, zeros};
+use super::tile::{
+    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, first_column, first_row, multiply,
+    multiply_part, zeros,
+};
 use cubecl::prelude::*;
 
 /// [`load`] of a matrix whose number of columns allows no vectors, or vectors of four.
@@ -26,8 +29,8 @@ fn load_any(
 /// Writes a result to 64 × 64 elements of a matrix from (row, column) on, two at a time where its columns allow it.
 #[cube]
 fn store_any(y: &mut [Vector<f32, Const<1>>], sums: &Rows, matrix: &Matrix, row: u32, column: u32) {
-    let first_row = row + UNIT_POS / 32 * 16 + UNIT_POS_PLANE / 4;
-    let first_column = column + UNIT_POS_PLANE % 4 * 2;
+    let first_row = row + first_row();
+    let first_column = column + first_column();
     let even = matrix.columns % 2 == 0;
     #[unroll]
     for group in 0..GROUPS {
@@ -100,7 +103,8 @@ pub(crate) fn project<X: Size>(
             }
             sync_cube();
             let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
-            multiply::<f32, Const<4>>(&mut sums, &left, &right, (0u32, groups), orders, arithmetic);
+            let extent = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: groups };
+            multiply_part::<f32, Const<4>>(&mut sums, &left, &right, &extent, orders, arithmetic);
         }
         let mut own = tile;
         #[unroll]
@@ -153,7 +157,7 @@ pub(crate) fn project_back<X: Size>(
         }
         sync_cube();
         let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
-        multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+        multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
     }
     let matrix = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
     store_any(x_grad, &sums, &matrix, row, column);
@@ -201,7 +205,7 @@ pub(crate) fn projection_shares<X: Size>(
         load::<X>(&mut right, x, &of_x, row, input);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<f32, Const<4>>(&mut sums, &left, &right, all_groups(), orders, arithmetic);
+        multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
     }
     let mut own = tile;
     let mut start = place as usize * all as usize * inner as usize;

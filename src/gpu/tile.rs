@@ -81,6 +81,18 @@ pub(crate) fn plane_group() -> u32 {
     UNIT_POS / 128 * comptime!(GROUPS as u32)
 }
 
+/// The first of this unit's two rows of a result; the second is 8 below.
+#[cube]
+pub(crate) fn first_row() -> u32 {
+    plane_row() + UNIT_POS_PLANE / 4
+}
+
+/// The first of this unit's columns of a result: it has this one and the next in each of its plane's groups.
+#[cube]
+pub(crate) fn first_column() -> u32 {
+    plane_group() * 8 + UNIT_POS_PLANE % 4 * 2
+}
+
 /// What of a product is computed where the rest is known to be zero or not needed: a triangle of it.
 #[derive(CubeType, Clone, Copy)]
 pub(crate) struct Extent {

@@ -5,10 +5,11 @@
 //! K and V are rounded up to whole tiles, and elements have the type of the
 //! inputs: a state is summed in f32 and rounded once, and once more at every height.
 
-use super::chunk::{
-    LOCAL_LEVELS, Layout, cumulative_decay, first_column, first_row, lambda_at, load, load_scaled, place_of,
+use super::chunk::{LOCAL_LEVELS, Layout, cumulative_decay, lambda_at, load, load_scaled, place_of};
+use super::tile::{
+    Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, first_column, first_row, multiply, pitch,
+    zeros,
 };
-use super::tile::{Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, multiply, pitch, zeros};
 use cubecl::prelude::*;
 
 /// Layouts of the operator's inputs.
