@@ -29,6 +29,17 @@ pub(crate) fn sigmoid(x: f32) -> f32 {
     value
 }
 
+/// 1 − e^−x for x ≥ 0, to full precision near 0 too.
+#[cube]
+pub(crate) fn one_less_exp(x: f32) -> f32 {
+    let mut value = 1.0f32 - (-x).exp();
+    if x < 0.25f32 {
+        let high = 1.0f32 - x * 0.25f32 * (1.0f32 - x * 0.2f32 * (1.0f32 - x * 0.166_666_67f32));
+        value = x * (1.0f32 - x * 0.5f32 * (1.0f32 - x * 0.333_333_33f32 * high));
+    }
+    value
+}
+
 /// Φ(x) and φ(x): distribution and density of the standard normal. The error of Φ is that of Abramowitz & Stegun
 /// 7.1.26, half of 1.5e−7.
 #[cube]

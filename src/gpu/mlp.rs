@@ -5,6 +5,7 @@ use super::mlp_kernel::{SLICE, Shape, UNITS, lambda_gradients, lambdas};
 use super::{DeviceOp, DeviceTensor, empty, partial};
 use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim};
+use std::sync::OnceLock;
 
 /// Largest sizes for which the operations of this module are meant: a unit holds a position's levels in registers,
 /// a cube all weights and a row of both layers for each of its units in shared memory.
@@ -20,45 +21,65 @@ pub(crate) fn fits(levels: usize, hidden: usize) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct LinearMlp {
     /// f: softmax over levels, or softplus.
-    pub(crate) softmax: bool,
+    softmax: bool,
+    /// λ, once the forward pass has it.
+    lambda: OnceLock<DeviceTensor>,
 }
 
 /// λ = f(GELU(d W1ᵀ + b1) W2ᵀ + b2), inputs d, W1, b1 [R, 1, H], W2, b2.
 #[derive(Clone, Debug)]
 pub(crate) struct GeluMlp {
     /// f: softmax over levels, or softplus.
-    pub(crate) softmax: bool,
+    softmax: bool,
+    /// λ, once the forward pass has it.
+    lambda: OnceLock<DeviceTensor>,
+}
+
+impl LinearMlp {
+    pub(crate) fn new(softmax: bool) -> Self {
+        Self { softmax, lambda: OnceLock::new() }
+    }
+}
+
+impl GeluMlp {
+    pub(crate) fn new(softmax: bool) -> Self {
+        Self { softmax, lambda: OnceLock::new() }
+    }
 }
 
 impl DeviceOp<4> for LinearMlp {
     fn forward(&self, [d, w1, w2, b2]: &[DeviceTensor; 4]) -> DeviceTensor {
-        forward(self.softmax, d, &Weights::new(w1, None, w2, b2))
+        let lambda = forward(self.softmax, d, &Weights::new(w1, None, w2), b2);
+        self.lambda.get_or_init(|| lambda).clone()
     }
 
     fn backward(
         &self,
-        [d, w1, w2, b2]: &[DeviceTensor; 4],
+        [d, w1, w2, _]: &[DeviceTensor; 4],
         grad: DeviceTensor,
         [need_d, need_w1, need_w2, need_b2]: [bool; 4],
     ) -> [Option<DeviceTensor>; 4] {
-        let [d, w1, _, w2, b2] = backward(self.softmax, d, &Weights::new(w1, None, w2, b2), &grad);
+        let lambda = self.lambda.get().expect(PASSED);
+        let [d, w1, _, w2, b2] = backward(self.softmax, d, &Weights::new(w1, None, w2), lambda, &grad);
         [need_d.then_some(d), need_w1.then_some(w1), need_w2.then_some(w2), need_b2.then_some(b2)]
     }
 }
 
 impl DeviceOp<5> for GeluMlp {
     fn forward(&self, [d, w1, b1, w2, b2]: &[DeviceTensor; 5]) -> DeviceTensor {
-        forward(self.softmax, d, &Weights::new(w1, Some(b1), w2, b2))
+        let lambda = forward(self.softmax, d, &Weights::new(w1, Some(b1), w2), b2);
+        self.lambda.get_or_init(|| lambda).clone()
     }
 
     fn backward(
         &self,
-        [d, w1, b1, w2, b2]: &[DeviceTensor; 5],
+        [d, w1, b1, w2, _]: &[DeviceTensor; 5],
         grad: DeviceTensor,
         needed: [bool; 5],
     ) -> [Option<DeviceTensor>; 5] {
+        let lambda = self.lambda.get().expect(PASSED);
         let mut needed = needed.into_iter();
-        backward(self.softmax, d, &Weights::new(w1, Some(b1), w2, b2), &grad)
+        backward(self.softmax, d, &Weights::new(w1, Some(b1), w2), lambda, &grad)
             .map(|grad| needed.next().unwrap_or(false).then_some(grad))
     }
 }
@@ -67,12 +88,14 @@ struct Weights {
     w1: DeviceTensor,
     b1: Option<DeviceTensor>,
     w2: DeviceTensor,
-    b2: DeviceTensor,
 }
 
+/// Why λ is there on the way back.
+const PASSED: &str = "set by the forward pass";
+
 impl Weights {
-    fn new(w1: &DeviceTensor, b1: Option<&DeviceTensor>, w2: &DeviceTensor, b2: &DeviceTensor) -> Self {
-        Self { w1: contiguous(w1), b1: b1.map(contiguous), w2: contiguous(w2), b2: contiguous(b2) }
+    fn new(w1: &DeviceTensor, b1: Option<&DeviceTensor>, w2: &DeviceTensor) -> Self {
+        Self { w1: contiguous(w1), b1: b1.map(contiguous), w2: contiguous(w2) }
     }
 
     fn shape(&self, softmax: bool) -> Shape {
@@ -86,7 +109,7 @@ impl Weights {
     }
 }
 
-fn forward(softmax: bool, d: &DeviceTensor, weights: &Weights) -> DeviceTensor {
+fn forward(softmax: bool, d: &DeviceTensor, weights: &Weights, b2: &DeviceTensor) -> DeviceTensor {
     let [runs, positions, levels] = d.meta.shape().dims();
     let out = empty(d, [runs, positions, levels], DType::F32);
     // SAFETY: the sizes are those of the buffers.
@@ -99,7 +122,7 @@ fn forward(softmax: bool, d: &DeviceTensor, weights: &Weights) -> DeviceTensor {
             weights.w1.clone().into_buffer_arg(),
             weights.b1().into_buffer_arg(),
             weights.w2.clone().into_buffer_arg(),
-            weights.b2.clone().into_buffer_arg(),
+            contiguous(b2).into_buffer_arg(),
             out.clone().into_buffer_arg(),
             positions as u32,
             weights.shape(softmax),
@@ -109,7 +132,13 @@ fn forward(softmax: bool, d: &DeviceTensor, weights: &Weights) -> DeviceTensor {
 }
 
 /// Gradients of d, W1, b1 (empty if there is none), W2, b2.
-fn backward(softmax: bool, d: &DeviceTensor, weights: &Weights, grad: &DeviceTensor) -> [DeviceTensor; 5] {
+fn backward(
+    softmax: bool,
+    d: &DeviceTensor,
+    weights: &Weights,
+    lambda: &DeviceTensor,
+    grad: &DeviceTensor,
+) -> [DeviceTensor; 5] {
     let [runs, positions, levels] = d.meta.shape().dims();
     let shape = weights.shape(softmax);
     let slices = positions.div_ceil(SLICE);
@@ -125,7 +154,7 @@ fn backward(softmax: bool, d: &DeviceTensor, weights: &Weights, grad: &DeviceTen
             weights.w1.clone().into_buffer_arg(),
             weights.b1().into_buffer_arg(),
             weights.w2.clone().into_buffer_arg(),
-            weights.b2.clone().into_buffer_arg(),
+            contiguous(lambda).into_buffer_arg(),
             contiguous(grad).into_buffer_arg(),
             of_d.clone().into_buffer_arg(),
             shares.clone().into_buffer_arg(),

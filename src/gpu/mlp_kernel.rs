@@ -5,13 +5,13 @@
 //! of inner products of columns of d with columns of the hidden gradient, that of W2 of logits' gradients with
 //! hidden values: one unit has the products of one hidden unit with all levels, on one of the two sides.
 
-use super::math::{normal, sigmoid, softplus};
+use super::math::{normal, one_less_exp, softplus};
 use cubecl::prelude::*;
 
 /// Positions that a cube handles at once, one a unit.
 pub(crate) const UNITS: usize = 128;
 /// Positions whose share of the weights' gradients one cube adds up.
-pub(crate) const SLICE: usize = 1024;
+pub(crate) const SLICE: usize = 512;
 
 /// What a map is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,9 +53,9 @@ impl Shape {
         (2 * self.levels + 1).next_multiple_of(4)
     }
 
-    /// Weights in shared memory, four at a time: a row for every hidden unit, b2.
+    /// All hidden units' weights, four at a time.
     pub(crate) fn quads(self) -> usize {
-        (self.hidden * self.row() + self.levels).div_ceil(4)
+        self.hidden * self.row() / 4
     }
 }
 
@@ -65,7 +65,6 @@ fn load_weights(
     w1: &[f32],
     b1: &[f32],
     w2: &[f32],
-    b2: &[f32],
     run: u32,
     weights: &mut [Vector<f32, Const<4>>],
     #[comptime] shape: Shape,
@@ -85,10 +84,6 @@ fn load_weights(
             bias = b1[run * shape.hidden + h];
         }
         out[h * comptime!(shape.row()) + shape.levels] = Vector::new(bias);
-    }
-    if UNIT_POS < comptime!(shape.levels as u32) {
-        let at = UNIT_POS as usize + comptime!(shape.hidden * shape.row());
-        out[at] = Vector::new(b2[run * shape.levels + UNIT_POS as usize]);
     }
     sync_cube();
 }
@@ -136,12 +131,17 @@ fn load_row(x: &[f32], at: usize, present: bool, #[comptime] levels: usize) -> A
 
 /// Logits of one position.
 #[cube]
-fn logits(d: &Array<f32>, weights: &[Vector<f32, Const<4>>], #[comptime] shape: Shape) -> Array<f32> {
+fn logits(
+    d: &Array<f32>,
+    weights: &[Vector<f32, Const<4>>],
+    b2: &[f32],
+    run: usize,
+    #[comptime] shape: Shape,
+) -> Array<f32> {
     let mut out = Array::<f32>::new(shape.levels);
-    let biases = weights.with_vector_size::<Const<1>>();
     #[unroll]
     for l in 0..comptime!(shape.levels) {
-        out[l] = biases[comptime!(shape.hidden * shape.row() + l)].extract(0usize);
+        out[l] = b2[run * shape.levels + l];
     }
     // Not unrolled: weights of many hidden units at once would fill the registers.
     for h in 0..comptime!(shape.hidden) {
@@ -197,11 +197,11 @@ pub(crate) fn lambdas(
     let run = CUBE_POS_X / blocks;
     let position = CUBE_POS_X % blocks * comptime!(UNITS as u32) + UNIT_POS;
     let mut weights = Shared::<[Vector<f32, Const<4>>]>::new_slice(comptime!(shape.quads()));
-    load_weights(w1, b1, w2, b2, run, &mut weights, shape);
+    load_weights(w1, b1, w2, run, &mut weights, shape);
     if position < positions {
         let at = (run as usize * positions as usize + position as usize) * shape.levels;
         let row = load_row(d, at, true, shape.levels);
-        let mut values = logits(&row, &weights, shape);
+        let mut values = logits(&row, &weights, b2, run as usize, shape);
         if comptime!(shape.softmax) {
             normalise(&mut values, shape.levels);
         }
@@ -216,37 +216,33 @@ pub(crate) fn lambdas(
     }
 }
 
-/// Gradient of a position's logits from that of its λ.
+/// Gradient of a position's logits from its λ and that one's gradient: σ(z) is 1 − exp(−softplus(z)).
 #[cube]
-fn logit_gradients(values: &mut Array<f32>, grad: &Array<f32>, #[comptime] shape: Shape) {
-    if comptime!(shape.softmax) {
-        normalise(values, shape.levels);
-        let mut dot = 0.0f32;
-        #[unroll]
-        for l in 0..comptime!(shape.levels) {
-            dot += values[l] * grad[l];
-        }
-        #[unroll]
-        for l in 0..comptime!(shape.levels) {
-            values[l] = values[l] * (grad[l] - dot);
-        }
-    } else {
-        #[unroll]
-        for l in 0..comptime!(shape.levels) {
-            values[l] = grad[l] * sigmoid(values[l]);
+fn logit_gradients(lambda: &Array<f32>, grad: &Array<f32>, #[comptime] shape: Shape) -> Array<f32> {
+    let mut out = Array::<f32>::new(shape.levels);
+    let mut dot = 0.0f32;
+    #[unroll]
+    for l in 0..comptime!(shape.levels) {
+        dot += lambda[l] * grad[l];
+    }
+    #[unroll]
+    for l in 0..comptime!(shape.levels) {
+        if comptime!(shape.softmax) {
+            out[l] = lambda[l] * (grad[l] - dot);
+        } else {
+            out[l] = grad[l] * one_less_exp(lambda[l]);
         }
     }
+    out
 }
 
-/// Adds the products of one hidden unit's column of the table with the columns of levels, over all rows: `products`,
-/// and the sums of those columns themselves: `column_sums`. The first half of the units has the first of a pair of
-/// columns, hidden gradients and d; the second half hidden values and logits' gradients. Returns the sum of the
-/// hidden unit's own column.
+/// Adds the products of one hidden unit's column of the table with the columns of levels, over all rows. The first
+/// half of the units has the first of a pair of columns, hidden gradients and d; the second half hidden values and
+/// logits' gradients. Returns the sum of the hidden unit's own column.
 #[cube]
 fn add_products(
     table: &[f32],
     products: &mut Array<f32>,
-    column_sums: &mut Array<f32>,
     side: usize,
     unit: usize,
     #[comptime] shape: Shape,
@@ -260,9 +256,7 @@ fn add_products(
         sum += value;
         #[unroll]
         for l in 0..comptime!(shape.levels) {
-            let at_level = table[start + other + l];
-            products[l] = products[l] + value * at_level;
-            column_sums[l] = column_sums[l] + at_level;
+            products[l] = products[l] + value * table[start + other + l];
         }
     }
     sum
@@ -276,7 +270,7 @@ pub(crate) fn lambda_gradients(
     w1: &[f32],
     b1: &[f32],
     w2: &[f32],
-    b2: &[f32],
+    lambda: &[f32],
     grad: &[f32],
     d_grad: &mut [f32],
     shares: &mut [f32],
@@ -289,13 +283,13 @@ pub(crate) fn lambda_gradients(
     let columns = comptime!(shape.columns());
     let mut weights = Shared::<[Vector<f32, Const<4>>]>::new_slice(comptime!(shape.quads()));
     let mut table = Shared::<[f32]>::new_slice(comptime!(UNITS * shape.columns()));
-    load_weights(w1, b1, w2, b2, run, &mut weights, shape);
+    load_weights(w1, b1, w2, run, &mut weights, shape);
     let mut products = Array::<f32>::new(shape.levels);
-    let mut column_sums = Array::<f32>::new(shape.levels);
+    let mut output_sums = Array::<f32>::new(shape.levels);
     #[unroll]
     for l in 0..comptime!(shape.levels) {
         products[l] = 0.0f32;
-        column_sums[l] = 0.0f32;
+        output_sums[l] = 0.0f32;
     }
     let mut unit_sum = 0.0f32;
     let (side, unit) = (UNIT_POS as usize / comptime!(UNITS / 2), UNIT_POS as usize % comptime!(UNITS / 2));
@@ -305,15 +299,15 @@ pub(crate) fn lambda_gradients(
         let present = position < positions;
         let at = (run as usize * positions as usize + position as usize) * shape.levels;
         let row = load_row(d, at, present, shape.levels);
-        let of_lambda = load_row(grad, at, present, shape.levels);
-        let mut outputs = logits(&row, &weights, shape);
-        logit_gradients(&mut outputs, &of_lambda, shape);
+        let lambdas = load_row(lambda, at, present, shape.levels);
+        let outputs = logit_gradients(&lambdas, &load_row(grad, at, present, shape.levels), shape);
         let mut of_row = Array::<f32>::new(shape.levels);
         #[unroll]
         for l in 0..comptime!(shape.levels) {
             of_row[l] = 0.0f32;
             table[own + l] = row[l];
             table[own + comptime!(shape.levels + 2 * shape.hidden + l)] = outputs[l];
+            output_sums[l] = output_sums[l] + outputs[l];
         }
         for h in 0..comptime!(shape.hidden) {
             let weight = hidden_row(&weights, h, shape);
@@ -345,7 +339,7 @@ pub(crate) fn lambda_gradients(
         }
         sync_cube();
         if unit < shape.hidden {
-            unit_sum += add_products(&table, &mut products, &mut column_sums, side, unit, shape);
+            unit_sum += add_products(&table, &mut products, side, unit, shape);
         }
         sync_cube();
     }
@@ -359,14 +353,28 @@ pub(crate) fn lambda_gradients(
                 at = matrix + bias + unit + comptime!(l * shape.hidden);
             }
             shares[start + at] = products[l];
-            if side == 1 && unit == 0 {
-                shares[start + 2 * matrix + bias + l] = column_sums[l];
-            }
         }
         if comptime!(shape.gelu) {
             if side == 0 {
                 shares[start + matrix + unit] = unit_sum;
             }
         }
+    }
+    // The table has served: it takes the planes' sums of the logits' gradients.
+    #[unroll]
+    for l in 0..comptime!(shape.levels) {
+        let sum = plane_sum(output_sums[l]);
+        if UNIT_POS_PLANE == 0 {
+            table[UNIT_POS as usize / 32 * shape.levels + l] = sum;
+        }
+    }
+    sync_cube();
+    if UNIT_POS < comptime!(shape.levels as u32) {
+        let mut sum = 0.0f32;
+        #[unroll]
+        for plane in 0..comptime!(UNITS / 32) {
+            sum += table[UNIT_POS as usize + comptime!(plane * shape.levels)];
+        }
+        shares[start + 2 * matrix + bias + UNIT_POS as usize] = sum;
     }
 }

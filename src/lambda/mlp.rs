@@ -90,10 +90,10 @@ impl Mlp {
         let [d, w1, w2, b2] = [d, w1, w2, b2].map(Operand::new);
         let softmax = self.normalisation == Normalisation::Softmax;
         Ok(match self.activation {
-            Activation::None => gpu::apply(gpu::mlp::LinearMlp { softmax }, [d, w1, w2, b2]),
+            Activation::None => gpu::apply(gpu::mlp::LinearMlp::new(softmax), [d, w1, w2, b2]),
             Activation::Gelu => {
                 let b1 = Operand::new(parameters.get("w1.bias")?);
-                gpu::apply(gpu::mlp::GeluMlp { softmax }, [d, w1, b1, w2, b2])
+                gpu::apply(gpu::mlp::GeluMlp::new(softmax), [d, w1, b1, w2, b2])
             }
         })
     }

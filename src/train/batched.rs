@@ -57,6 +57,19 @@ struct Unread {
     alive: Tensor<1, Bool>,
 }
 
+impl Unread {
+    /// Losses, norms and 1 or 0 for alive of every run, step by step, read from the device at once: each reading
+    /// waits for it anew.
+    fn numbers(steps: &[Self]) -> Vec<f64> {
+        let of_step = |step: &Self| {
+            let alive = step.alive.clone().float().cast(step.losses.dtype());
+            [step.losses.clone(), step.norms.clone(), alive]
+        };
+        let all: Vec<Tensor<1>> = steps.iter().flat_map(of_step).collect();
+        if all.is_empty() { Vec::new() } else { Tensor::cat(all, 0).into_data().iter().collect() }
+    }
+}
+
 impl Cohort {
     /// Stacks runs of one shape that stand at the same step.
     pub(super) fn new(runs: Vec<Run>, on: &Device) -> Result<Self> {
@@ -186,13 +199,15 @@ impl Cohort {
     fn read(&mut self, results: &mut Results, report: &mut ProgressReport) -> Result<Option<f64>> {
         let mut diverged = vec![None; self.members.len()];
         let mut mean = None;
-        for Unread { step, losses, norms, alive } in std::mem::take(&mut self.unread) {
-            let losses: Vec<f64> = losses.into_data().iter().collect();
-            let norms: Vec<f64> = norms.into_data().iter().collect();
-            let alive: Vec<bool> = alive.into_data().iter().collect();
+        let unread = std::mem::take(&mut self.unread);
+        let numbers = Unread::numbers(&unread);
+        let runs = self.members.len();
+        for (Unread { step, .. }, numbers) in unread.iter().zip(numbers.chunks(3 * runs.max(1))) {
+            let (step, losses, norms) = (*step, &numbers[..runs], &numbers[runs..2 * runs]);
+            let alive = |run: usize| numbers[2 * runs + run] > 0.5;
             let mut living = (0, 0.0);
             for (i, member) in self.members.iter_mut().enumerate() {
-                if alive[i] {
+                if alive(i) {
                     member.progress.step = step;
                     member.progress.loss_count += 1;
                     member.progress.loss_sum += losses[i];
