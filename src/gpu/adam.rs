@@ -71,6 +71,8 @@ pub(crate) fn step(step: &Step, state: State, rates: &[f64]) -> Outcome {
         step.weight_decay as f32,
         step.beta1 as f32,
         step.beta2 as f32,
+        (1.0 - step.beta1) as f32,
+        (1.0 - step.beta2) as f32,
         step.epsilon as f32,
         (1.0 / correction(step.beta1)) as f32,
         (1.0 / correction(step.beta2).sqrt()) as f32,

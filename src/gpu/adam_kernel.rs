@@ -21,6 +21,9 @@ pub(crate) struct Step {
     pub(crate) weight_decay: f32,
     pub(crate) beta1: f32,
     pub(crate) beta2: f32,
+    /// 1 − β1 and 1 − β2, which f32 would not have to full precision from β itself.
+    pub(crate) first_weight: f32,
+    pub(crate) second_weight: f32,
     pub(crate) epsilon: f32,
     /// 1 / (1 − β1^steps).
     pub(crate) first_scale: f32,
@@ -118,8 +121,8 @@ pub(crate) fn updates(
         } else {
             gradient += decay * parameter;
         }
-        let moment = first[at] * step.beta1 + gradient * (1.0f32 - step.beta1);
-        let square = second[at] * step.beta2 + gradient * gradient * (1.0f32 - step.beta2);
+        let moment = first[at] * step.beta1 + gradient * step.first_weight;
+        let square = second[at] * step.beta2 + gradient * gradient * step.second_weight;
         updated -= moment / (square.sqrt() * step.second_scale + step.epsilon) * (rate * step.first_scale);
         if !is_finite(updated) {
             unsound += 1.0f32;

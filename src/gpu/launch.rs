@@ -28,6 +28,7 @@ pub(super) fn width(columns: usize) -> usize {
 /// Integers on a GPU as i32, row-major.
 pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> DeviceTensor {
     const HELD: &str = "callers ask whether the tensor is on a GPU";
+    let tensor = if tensor.is_autodiff() { tensor.inner() } else { tensor };
     let tensor = tensor.cast(IntDType::I32).try_into_primitive::<Cube>().expect(HELD);
     contiguous(&tensor.client.clone().resolve_tensor_int::<CubeBackend>(tensor))
 }
