@@ -1,7 +1,8 @@
 //! The λ MLP on GPUs, as one operation: the hidden layer is never in memory.
 
 use super::launch::contiguous;
-use super::mlp_kernel::{SLICE, Shape, UNITS, lambda_gradients, lambdas};
+use super::mlp_gradient_kernel::{SLICE, lambda_gradients};
+use super::mlp_kernel::{Shape, UNITS, lambdas};
 use super::{DeviceOp, DeviceTensor, empty, partial};
 use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim};

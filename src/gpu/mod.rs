@@ -22,6 +22,7 @@ mod loss_kernel;
 mod math;
 mod matrix;
 pub(crate) mod mlp;
+mod mlp_gradient_kernel;
 mod mlp_kernel;
 pub(crate) mod norm;
 mod norm_kernel;
