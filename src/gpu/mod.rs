@@ -6,6 +6,13 @@
 
 // A kernel is launched without bounds checks: every kernel keeps to the shapes that its launch passes.
 #![allow(unsafe_code)]
+// What a kernel takes is a list of buffers and numbers, and its language knows fewer forms than Rust.
+#![allow(
+    clippy::too_many_arguments,
+    clippy::assign_op_pattern,
+    clippy::needless_range_loop,
+    clippy::duplicate_underscore_argument
+)]
 
 pub(crate) mod adam;
 mod adam_kernel;
