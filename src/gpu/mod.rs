@@ -16,12 +16,9 @@
 
 pub(crate) mod adam;
 mod adam_kernel;
-mod backward;
-mod chunk;
 pub(crate) mod embedding;
 pub(crate) mod flat;
 mod flat_kernel;
-mod forward;
 mod launch;
 pub(crate) mod linear;
 pub(crate) mod loss;
@@ -40,7 +37,6 @@ mod pointwise_kernel;
 pub(crate) mod projection;
 mod projection_kernel;
 mod tile;
-mod tree;
 
 pub(crate) use launch::single;
 pub(crate) use pointwise_kernel::Function;

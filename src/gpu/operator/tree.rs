@@ -5,8 +5,8 @@
 //! K and V are rounded up to whole tiles, and elements have the type of the
 //! inputs: a state is summed in f32 and rounded once, and once more at every height.
 
-use super::chunk::{LOCAL_LEVELS, Layout, cumulative_decay, lambda_at, load, load_scaled, place_of};
-use super::tile::{
+use super::chunk::{Layout, cumulative_decay, load, load_scaled, place_of};
+use crate::gpu::tile::{
     Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, first_column, first_row, multiply, pitch,
     zeros,
 };
@@ -168,7 +168,7 @@ pub(crate) fn load_chunk_gradient<E: Float, W: Size>(
 
 /// Writes a result to a tile of a node.
 #[cube]
-fn store_node<E: Float>(
+pub(crate) fn store_node<E: Float>(
     states: &mut [Vector<E, Const<2>>],
     rows: &Rows,
     tree: &Tree,
@@ -253,155 +253,6 @@ pub(crate) fn merge_states<E: Float, W: Size>(
         states[to * size + element] = Vector::cast_from(older * factor + newer);
         if element == 0 {
             totals[to] = totals[left] + totals[left + 1];
-        }
-    }
-}
-
-/// Chunks that one cube adds up for the gradient of a state; there are several cubes for a block of more.
-pub(crate) const SEGMENT: usize = 16;
-
-/// A block whose state is read, and a part of the chunks that read it.
-#[derive(CubeType, Clone, Copy)]
-struct Item {
-    height: u32,
-    /// The block's number at its height.
-    block: u32,
-    segment: u32,
-}
-
-/// Item of a head by its number: all segments of the highest block first.
-#[cube]
-fn item(tree: &Tree, number: u32) -> Item {
-    let last = tree.chunks - 1;
-    let mut index = number;
-    let mut height = 31 - last.leading_zeros();
-    let mut count = items_at(last, height);
-    while index >= count {
-        index -= count;
-        height -= 1;
-        count = items_at(last, height);
-    }
-    let segments = segments(height);
-    Item { height, block: index / segments * 2, segment: index % segments }
-}
-
-/// Segments of a block at a height.
-#[cube]
-fn segments(height: u32) -> u32 {
-    max((1u32 << height) / comptime!(SEGMENT as u32), 1)
-}
-
-#[cube]
-fn items_at(last: u32, height: u32) -> u32 {
-    ((last >> height) + 1) / 2 * segments(height)
-}
-
-/// Node of a block, counted from the head's first.
-#[cube]
-fn node_of(tree: &Tree, height: u32, block: u32) -> u32 {
-    let mut node = block;
-    for i in 0..height {
-        node += tree.chunks >> i;
-    }
-    node
-}
-
-/// Gradients of the states that are read, each Σ_t λ_t · exp(decay from the block's end to t) · q_t ∂y_tᵀ over
-/// the positions of the block's right neighbour; of large blocks, the sums of its segments.
-/// Cubes: (heads of all sequences × items, tiles of K × V); the first `partial` items of a head are segments.
-#[cube(launch_unchecked)]
-pub(crate) fn state_gradients<E: Float, W: Size>(
-    q: &[Vector<E, W>],
-    grad: &[Vector<E, W>],
-    log_decay: &[f32],
-    lambda: &[f32],
-    totals: &[f32],
-    gradients: &mut [Vector<E, Const<2>>],
-    segment_sums: &mut [Vector<f32, Const<2>>],
-    tree: Tree,
-    layouts: Layouts,
-    items: u32,
-    partial: u32,
-    #[comptime] arithmetic: Arithmetic,
-) {
-    let (row, number) = (CUBE_POS_X / items, CUBE_POS_X % items);
-    let (key_block, value_block) = (CUBE_POS_Y / tree.value_blocks, CUBE_POS_Y % tree.value_blocks);
-    let item = item(&tree, number);
-    let first = row * tree.nodes;
-    let start = ((item.block + 1) << item.height) + item.segment * comptime!(SEGMENT as u32);
-    let end = min(start + min(1u32 << item.height, comptime!(SEGMENT as u32)), tree.chunks);
-    let level = comptime!(LOCAL_LEVELS as u32) + item.height;
-
-    // Decay of the segments before this one, from the nodes that cover them.
-    let mut before = 0.0f32;
-    let mut covered = (item.block + 1) << item.height;
-    let mut bit = 31u32;
-    while item.segment > 0 && start < end && bit < 32 {
-        if item.segment >> bit & 1 == 1 {
-            let height = comptime!(SEGMENT.ilog2()) + bit;
-            before += totals[(first + node_of(&tree, height, covered >> height)) as usize];
-            covered += comptime!(SEGMENT as u32) << bit;
-        }
-        bit -= 1;
-    }
-
-    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
-    let mut factors = Shared::<[f32]>::new_slice(comptime!(SIDE));
-    let mut queries = empty_tile::<E, W>();
-    let mut grads = empty_tile::<E, W>();
-    let mut sums = zeros();
-    for chunk in start..end {
-        let place = place_of(row, chunk, tree.heads, tree.seq_len);
-        cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
-        if UNIT_POS < 64 {
-            let weight = lambda_at(lambda, &layouts.lambda, &place, UNIT_POS, level);
-            factors[UNIT_POS as usize] = weight * (f32::cast_from(decay[UNIT_POS as usize]) + before).exp();
-        }
-        before += totals[(first + chunk) as usize];
-        sync_cube();
-        load_scaled::<E, W>(&mut queries, q, &layouts.q, &place, key_block, &factors);
-        load::<E, W>(&mut grads, grad, &layouts.grad, &place, value_block);
-        sync_cube();
-        let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<E, W>(&mut sums, &queries, &grads, orders, arithmetic);
-    }
-    if number < partial {
-        store_node::<f32>(
-            segment_sums,
-            &sums,
-            &tree,
-            (row * partial + number) as usize,
-            key_block,
-            value_block,
-        );
-    } else {
-        let node = first + node_of(&tree, item.height, item.block);
-        store_node::<E>(gradients, &sums, &tree, node as usize, key_block, value_block);
-    }
-}
-
-/// Gradients of the states of large blocks: the sums of their segments'. A unit for two elements of a node.
-#[cube(launch_unchecked)]
-pub(crate) fn add_segments<E: Float>(
-    segment_sums: &[Vector<f32, Const<2>>],
-    gradients: &mut [Vector<E, Const<2>>],
-    tree: Tree,
-    partial: u32,
-    size: u32,
-    count: u32,
-) {
-    let at = ABSOLUTE_POS as u32;
-    if at < count {
-        let (element, number, row) = ((at % size) as usize, at / size % partial, at / size / partial);
-        let item = item(&tree, number);
-        // One unit of a block's first segment adds up all.
-        if item.segment == 0 {
-            let mut sum = Vector::<f32, Const<2>>::new(0.0f32);
-            for segment in 0..segments(item.height) {
-                sum += segment_sums[(row * partial + number + segment) as usize * size as usize + element];
-            }
-            let node = row * tree.nodes + node_of(&tree, item.height, item.block);
-            gradients[node as usize * size as usize + element] = Vector::cast_from(sum);
         }
     }
 }

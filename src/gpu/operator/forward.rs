@@ -4,11 +4,11 @@ use super::chunk::{
     LOCAL_LEVELS, add_scaled, cumulative_decay, lambda_at, level_in_group, level_of_groups, load,
     local_lambda, place_of, store, to_tile,
 };
-use super::tile::{
+use super::tree::{Layouts, Tree, fetch_node, put, read_node, staged};
+use crate::gpu::tile::{
     Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, first_column, first_row, multiply,
     multiply_part, plane_group, plane_row, zeros,
 };
-use super::tree::{Layouts, Tree, fetch_node, put, read_node, staged};
 use cubecl::prelude::*;
 
 /// Multiplies the scores of a chunk's positions by λ and decay; zero above the diagonal.

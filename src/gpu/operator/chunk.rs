@@ -4,7 +4,7 @@
 //! it, which is 0 to 6; a position and an earlier chunk have level 7 + the highest bit in which the two chunks'
 //! indices differ.
 
-use super::tile::{GROUPS, Rows, SIDE, UNITS, first_column, first_row, pitch};
+use crate::gpu::tile::{GROUPS, Rows, SIDE, UNITS, first_column, first_row, pitch};
 use cubecl::prelude::*;
 
 /// Levels of positions inside a chunk.
@@ -258,4 +258,11 @@ pub(crate) fn store<E: Float>(
             }
         }
     }
+}
+
+/// Layout of a row-major tensor [N, T, H, columns].
+#[cube]
+pub(crate) fn contiguous(heads: u32, seq_len: u32, columns: u32) -> Layout {
+    let position = heads * columns;
+    Layout { sequence: seq_len * position, position, head: columns, columns }
 }

@@ -1,60 +1,22 @@
-//! Launches of the operator's kernels.
-//!
-//! Forward: states of chunks, their tree, outputs. Backward: states and tree again, gradients of the states that
-//! were read, then those of queries and of sources, and the decay's. Memory is linear in T: the tree has 2 T / 64
-//! matrices [K, V] a head.
+//! Launches of the operator's kernels, and the sizes that they share.
 
 use super::chunk::LayoutLaunch;
 use super::tree::{LayoutsLaunch, TreeLaunch};
-use super::{Arithmetic, DeviceOp, DeviceTensor, backward, empty, forward, readable, tile, tree};
+use super::{Attention, decay, forward, query, source, state, tree};
+use crate::gpu::{Arithmetic, DeviceTensor, empty, readable, tile};
 use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim, Float};
-use half::bf16;
-
-/// The operator with inputs q, k [N, T, H, K], v [N, T, H, V] in f32 or bf16, and log_decay [N, T, H] and
-/// λ [N, T, H, L] in f32; output [N, T, H, V]. K and V are multiples of 8.
-#[derive(Clone, Debug)]
-pub(crate) struct Attention {
-    /// How numbers are multiplied, where they are f32.
-    pub(crate) arithmetic: Arithmetic,
-}
-
-impl DeviceOp<5> for Attention {
-    fn forward(&self, inputs: &[DeviceTensor; 5]) -> DeviceTensor {
-        let launch = Launch::new(self, inputs);
-        match launch.q.dtype {
-            DType::BF16 => launch.forward::<bf16>(),
-            _ => launch.forward::<f32>(),
-        }
-    }
-
-    fn backward(
-        &self,
-        inputs: &[DeviceTensor; 5],
-        grad: DeviceTensor,
-        needed: [bool; 5],
-    ) -> [Option<DeviceTensor>; 5] {
-        let launch = Launch::new(self, inputs);
-        let grad = readable(&grad, launch.width);
-        let grads = match launch.q.dtype {
-            DType::BF16 => launch.backward::<bf16>(&grad),
-            _ => launch.backward::<f32>(&grad),
-        };
-        let mut needed = needed.into_iter();
-        grads.map(|grad| needed.next().unwrap_or(false).then_some(grad))
-    }
-}
 
 /// One call's tensors and sizes.
-struct Launch {
-    q: DeviceTensor,
+pub(super) struct Launch {
+    pub(super) q: DeviceTensor,
     k: DeviceTensor,
     v: DeviceTensor,
     log_decay: DeviceTensor,
     lambda: DeviceTensor,
     arithmetic: Arithmetic,
     /// Elements that a unit reads at once: 16 bytes.
-    width: usize,
+    pub(super) width: usize,
     /// Heads of all sequences.
     rows: usize,
     heads: usize,
@@ -80,7 +42,7 @@ struct States {
 }
 
 impl Launch {
-    fn new(op: &Attention, [q, k, v, log_decay, lambda]: &[DeviceTensor; 5]) -> Self {
+    pub(super) fn new(op: &Attention, [q, k, v, log_decay, lambda]: &[DeviceTensor; 5]) -> Self {
         let width = 16 / q.dtype.size();
         let [n, t, h, key_dim] = q.meta.shape().dims();
         let value_dim = v.meta.shape().dims::<4>()[3];
@@ -159,12 +121,12 @@ impl Launch {
         CubeCount::Static((self.rows * count) as u32, tiles as u32, 1)
     }
 
-    /// Parts of the work for the gradients of states, as `tree::state_gradients` counts them.
+    /// Parts of the work for the gradients of states, as `state::state_gradients` counts them.
     fn items(&self) -> Items {
         let last = self.chunks - 1;
         let (mut all, mut partial) = (0, 0);
         for height in 0..self.heights.len() {
-            let segments = ((1 << height) / tree::SEGMENT).max(1);
+            let segments = ((1 << height) / state::SEGMENT).max(1);
             let here = (last >> height).div_ceil(2) * segments;
             all += here;
             partial += if segments > 1 { here } else { 0 };
@@ -217,7 +179,7 @@ impl Launch {
         States { states, totals }
     }
 
-    fn forward<E: Float>(&self) -> DeviceTensor {
+    pub(super) fn forward<E: Float>(&self) -> DeviceTensor {
         let States { states, totals } = self.states::<E>();
         let y = empty(&self.q, self.v.meta.shape().clone(), self.q.dtype);
         // SAFETY: as above.
@@ -243,7 +205,7 @@ impl Launch {
         y
     }
 
-    fn backward<E: Float>(&self, grad: &DeviceTensor) -> [DeviceTensor; 5] {
+    pub(super) fn backward<E: Float>(&self, grad: &DeviceTensor) -> [DeviceTensor; 5] {
         let States { states, totals } = self.states::<E>();
         let like = |tensor: &DeviceTensor| empty(tensor, tensor.meta.shape().clone(), tensor.dtype);
         let [q_grad, k_grad, v_grad] = [&self.q, &self.k, &self.v].map(like);
@@ -254,7 +216,7 @@ impl Launch {
         let levels = self.lambda.meta.shape().dims::<4>()[3];
         // SAFETY: as above.
         unsafe {
-            backward::query_gradients::launch_unchecked::<E>(
+            query::query_gradients::launch_unchecked::<E>(
                 client,
                 self.cubes(self.chunks, 1),
                 units,
@@ -279,7 +241,7 @@ impl Launch {
             let Items { all, partial } = self.items();
             if all > 0 {
                 let segment_sums = empty(&self.q, [(self.rows * partial).max(1), self.node()], DType::F32);
-                tree::state_gradients::launch_unchecked::<E>(
+                state::state_gradients::launch_unchecked::<E>(
                     client,
                     self.cubes(all, self.key_blocks * self.value_blocks),
                     units,
@@ -300,7 +262,7 @@ impl Launch {
                 if partial > 0 {
                     let size = self.node() / 2;
                     let count = self.rows * partial * size;
-                    tree::add_segments::launch_unchecked::<E>(
+                    state::add_segments::launch_unchecked::<E>(
                         client,
                         CubeCount::Static(count.div_ceil(256) as u32, 1, 1),
                         CubeDim::new_1d(256),
@@ -313,7 +275,7 @@ impl Launch {
                     );
                 }
             }
-            backward::source_gradients::launch_unchecked::<E>(
+            source::source_gradients::launch_unchecked::<E>(
                 client,
                 self.cubes(self.chunks, 1),
                 units,
@@ -333,9 +295,9 @@ impl Launch {
                 self.layouts(Some(grad)),
                 self.arithmetic,
             );
-            let spans = self.seq_len.div_ceil(backward::SPAN);
+            let spans = self.seq_len.div_ceil(decay::SPAN);
             let sums = empty(&self.q, [self.rows * spans], DType::F64);
-            backward::decay_sums::launch_unchecked(
+            decay::decay_sums::launch_unchecked(
                 client,
                 self.cubes(spans, 1),
                 CubeDim::new_1d(256),
@@ -345,7 +307,7 @@ impl Launch {
                 self.seq_len as u32,
                 spans as u32,
             );
-            backward::decay_gradient::launch_unchecked(
+            decay::decay_gradient::launch_unchecked(
                 client,
                 self.cubes(spans, 1),
                 CubeDim::new_1d(256),

@@ -6,14 +6,14 @@
 //! q_t·∂q_t and columns k_s·∂k_s of that part. ∂log_decay is the sum of ∂G over all later positions and its own.
 
 use super::chunk::{
-    LOCAL_LEVELS, Layout, add_scaled, chunk_start, cumulative_decay, dot_rows, lambda_at, level_in_group,
-    level_of_groups, load, local_lambda, place_of, row_sum, scale, store, to_tile,
+    LOCAL_LEVELS, add_scaled, chunk_start, contiguous, cumulative_decay, dot_rows, lambda_at, level_in_group,
+    level_of_groups, load, local_lambda, place_of, row_sum, store, to_tile,
 };
-use super::tile::{
+use super::tree::{Layouts, Tree, fetch_node, put, read_node, staged};
+use crate::gpu::tile::{
     Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, first_column, first_row, multiply,
     multiply_part, plane_group, plane_row, zeros,
 };
-use super::tree::{Layouts, Tree, fetch_node, load_chunk_gradient, put, read_node, staged};
 use cubecl::prelude::*;
 
 /// From scores q·k and slopes ∂y·v of a chunk's positions t (rows) and s (columns): adds e to the sums by level,
@@ -82,13 +82,6 @@ fn weigh_rows(
         }
     }
     (row_sum(flows[0]), row_sum(flows[1]))
-}
-
-/// Layout of a gradient.
-#[cube]
-fn contiguous(tree: &Tree, columns: u32) -> Layout {
-    let position = tree.heads * columns;
-    Layout { sequence: tree.seq_len * position, position, head: columns, columns }
 }
 
 /// Gradients of q, λ and of the cumulative decay's rows.
@@ -249,7 +242,13 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
             add_scaled(&mut sums, &reads, (weight.0 * factors.0, weight.1 * factors.1));
             before += totals[this_node as usize];
         }
-        store::<E>(q_grad, &contiguous(&tree, layouts.q.columns), &sums, &place, key_block);
+        store::<E>(
+            q_grad,
+            &contiguous(tree.heads, tree.seq_len, layouts.q.columns),
+            &sums,
+            &place,
+            key_block,
+        );
     }
     if lane == 0 {
         flow_sums[own] = flows.0;
@@ -260,279 +259,11 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         let at = row as usize * seq_len as usize + (place.start + UNIT_POS) as usize;
         row_flows[at] = flow_sums[UNIT_POS as usize] + flow_sums[UNIT_POS as usize + comptime!(SIDE)];
     }
-    let layout = contiguous(&tree, comptime!(levels as u32));
+    let layout = contiguous(tree.heads, tree.seq_len, comptime!(levels as u32));
     let start = chunk_start(&layout, &place);
     for i in range_stepped(UNIT_POS, place.length * comptime!(levels as u32), comptime!(UNITS as u32)) {
         let (position, level) = (i / comptime!(levels as u32), i % comptime!(levels as u32));
         lambda_grad[(start + position * layout.position + level) as usize] =
             lambda_sums[i as usize] + lambda_sums[i as usize + comptime!(SIDE * levels)];
-    }
-}
-
-/// As [`weigh_rows`] with the sources as rows and the targets as columns: leaves λ · decay · score in `scores`,
-/// λ · decay · slope in `slopes`, and returns the rows' sums of f.
-#[cube]
-fn weigh_columns(scores: &mut Rows, slopes: &mut Rows, decay: &[f64], lambda: &[f32]) -> (f32, f32) {
-    let (row, column) = (first_row(), first_column());
-    let mut flows = Array::new(2usize);
-    flows[0] = 0.0f32;
-    flows[1] = 0.0f32;
-    #[unroll]
-    for group in 0..GROUPS {
-        let number = plane_group() + comptime!(group as u32);
-        let score = scores.index_mut(group);
-        let slope = slopes.index_mut(group);
-        #[unroll]
-        for half in 0..2 {
-            let i = row + comptime!(half as u32 * 8);
-            let at = decay[i as usize];
-            let mut weighted_score = Vector::<f32, Const<2>>::new(0.0f32);
-            let mut weighted_slope = Vector::<f32, Const<2>>::new(0.0f32);
-            if number >= i / 8 {
-                #[unroll]
-                for side in 0..2usize {
-                    let j = column + comptime!(group as u32 * 8 + side as u32);
-                    if j >= i {
-                        let mut level = level_in_group(j, i);
-                        if number > i / 8 {
-                            level = level_of_groups(number, i / 8);
-                        }
-                        let factor = f32::cast_from(decay[j as usize] - at).exp()
-                            * lambda[j as usize * comptime!(LOCAL_LEVELS) + level as usize];
-                        let weighted = factor * slope[half].extract(side);
-                        if level > 0 {
-                            flows[half] += weighted * score[half].extract(side);
-                        }
-                        weighted_score.insert(side, factor * score[half].extract(side));
-                        weighted_slope.insert(side, weighted);
-                    }
-                }
-            }
-            score[half] = weighted_score;
-            slope[half] = weighted_slope;
-        }
-    }
-    (row_sum(flows[0]), row_sum(flows[1]))
-}
-
-/// Gradients of k, v and of the cumulative decay's columns.
-/// Cubes: heads of all sequences × chunks.
-#[cube(launch_unchecked)]
-pub(crate) fn source_gradients<E: Float, W: Size>(
-    q: &[Vector<E, W>],
-    k: &[Vector<E, W>],
-    v: &[Vector<E, W>],
-    grad: &[Vector<E, W>],
-    log_decay: &[f32],
-    lambda: &[f32],
-    gradients: &[Vector<E, W>],
-    totals: &[f32],
-    k_grad: &mut [Vector<E, Const<2>>],
-    v_grad: &mut [Vector<E, Const<2>>],
-    column_flows: &mut [f32],
-    tree: Tree,
-    layouts: Layouts,
-    #[comptime] arithmetic: Arithmetic,
-) {
-    let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
-    let seq_len = tree.seq_len;
-    let place = place_of(row, chunk, tree.heads, tree.seq_len);
-    // Of a plane's rows, which are sources here, only columns from the diagonal on.
-    let diagonal = plane_row() / 8;
-    let above = Extent { first_step: 0u32, end_step: 4u32, first_group: diagonal, end_group: 8u32 };
-    let later = Extent { first_step: diagonal / 2, end_step: 4u32, first_group: 0u32, end_group: 8u32 };
-    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
-    let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
-    let mut keys = empty_tile::<E, W>();
-    let mut values = empty_tile::<E, W>();
-    let mut right = empty_tile::<E, W>();
-    let mut state = empty_tile::<E, W>();
-    let mut weighted = empty_tile::<E, W>();
-    let mut flow_sums = Shared::<[f32]>::new_slice(comptime!(2 * SIDE));
-    local_lambda(lambda, &layouts.lambda, &place, &mut weights);
-    cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
-
-    let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
-    let mut scores = zeros();
-    for key_block in 0..tree.key_blocks {
-        load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
-        load::<E, W>(&mut right, q, &layouts.q, &place, key_block);
-        sync_cube();
-        multiply_part::<E, W>(&mut scores, &keys, &right, &above, orders, arithmetic);
-        sync_cube();
-    }
-    let mut slopes = zeros();
-    for value_block in 0..tree.value_blocks {
-        load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
-        load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block);
-        sync_cube();
-        multiply_part::<E, W>(&mut slopes, &values, &right, &above, orders, arithmetic);
-        sync_cube();
-    }
-    let mut flows = weigh_columns(&mut scores, &mut slopes, &decay, &weights);
-    let single = tree.key_blocks * tree.value_blocks == 1;
-    let end = decay[63];
-    let factors = (
-        f32::cast_from(end - decay[first_row() as usize]).exp(),
-        f32::cast_from(end - decay[first_row() as usize + 8]).exp(),
-    );
-
-    let as_stored = comptime!(Orders { left_transposed: false, right_transposed: false });
-    to_tile::<E, W>(&mut weighted, &scores);
-    for value_block in 0..tree.value_blocks {
-        sync_cube();
-        load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block);
-        let mut reads = zeros();
-        for key_block in 0..tree.key_blocks {
-            if tree.key_blocks > 1 {
-                sync_cube();
-                load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
-            }
-            load_chunk_gradient::<E, W>(
-                &mut state,
-                gradients,
-                totals,
-                &tree,
-                row,
-                chunk,
-                key_block,
-                value_block,
-            );
-            sync_cube();
-            multiply::<E, W>(&mut reads, &keys, &state, as_stored, arithmetic);
-        }
-        scale(&mut reads, factors);
-        multiply_part::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
-        store::<E>(v_grad, &contiguous(&tree, layouts.v.columns), &reads, &place, value_block);
-    }
-    sync_cube();
-    to_tile::<E, W>(&mut weighted, &slopes);
-    for key_block in 0..tree.key_blocks {
-        sync_cube();
-        load::<E, W>(&mut right, q, &layouts.q, &place, key_block);
-        if tree.key_blocks > 1 {
-            load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
-        }
-        let mut reads = zeros();
-        for value_block in 0..tree.value_blocks {
-            if !single {
-                sync_cube();
-                load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
-                load_chunk_gradient::<E, W>(
-                    &mut state,
-                    gradients,
-                    totals,
-                    &tree,
-                    row,
-                    chunk,
-                    key_block,
-                    value_block,
-                );
-            }
-            sync_cube();
-            multiply::<E, W>(&mut reads, &values, &state, orders, arithmetic);
-        }
-        scale(&mut reads, factors);
-        let dots = dot_rows::<E, W>(&reads, &keys);
-        flows = (flows.0 + dots.0, flows.1 + dots.1);
-        multiply_part::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
-        store::<E>(k_grad, &contiguous(&tree, layouts.k.columns), &reads, &place, key_block);
-    }
-    if UNIT_POS_PLANE % 4 == 0 {
-        let own = (UNIT_POS / 128 * comptime!(SIDE as u32) + first_row()) as usize;
-        flow_sums[own] = flows.0;
-        flow_sums[own + 8] = flows.1;
-    }
-    sync_cube();
-    if UNIT_POS < place.length {
-        let at = row as usize * seq_len as usize + (place.start + UNIT_POS) as usize;
-        column_flows[at] = flow_sums[UNIT_POS as usize] + flow_sums[UNIT_POS as usize + comptime!(SIDE)];
-    }
-}
-
-/// Positions whose decay gradient one cube finishes.
-pub(crate) const SPAN: usize = 1024;
-
-/// Sums of rows less columns over each span of a head's positions. A cube of 256 units a span.
-#[cube(launch_unchecked)]
-pub(crate) fn decay_sums(
-    row_flows: &[f32],
-    column_flows: &[f32],
-    sums: &mut [f64],
-    seq_len: u32,
-    spans: u32,
-) {
-    let (row, span) = (CUBE_POS_X / spans, CUBE_POS_X % spans);
-    let mut plane_sums = Shared::<[f64]>::new_slice(8usize);
-    let mut sum = 0.0f64;
-    #[unroll]
-    for i in 0..4usize {
-        let position = span * comptime!(SPAN as u32) + comptime!(i as u32 * 256) + UNIT_POS;
-        if position < seq_len {
-            let at = (row * seq_len + position) as usize;
-            sum += f64::cast_from(row_flows[at]) - f64::cast_from(column_flows[at]);
-        }
-    }
-    let sum = plane_sum(sum);
-    if UNIT_POS_PLANE == 0 {
-        plane_sums[(UNIT_POS / 32) as usize] = sum;
-    }
-    sync_cube();
-    if UNIT_POS == 0 {
-        let mut whole = 0.0f64;
-        #[unroll]
-        for i in 0..8usize {
-            whole += plane_sums[i];
-        }
-        sums[CUBE_POS_X as usize] = whole;
-    }
-}
-
-/// Gradient of log_decay [N, T, H]: at each position the sum of rows less columns from there to the end. A cube
-/// of 256 units a span.
-#[cube(launch_unchecked)]
-pub(crate) fn decay_gradient(
-    row_flows: &[f32],
-    column_flows: &[f32],
-    sums: &[f64],
-    out: &mut [f32],
-    seq_len: u32,
-    spans: u32,
-    heads: u32,
-) {
-    let (row, span) = (CUBE_POS_X / spans, CUBE_POS_X % spans);
-    let plane = UNIT_POS / 32;
-    let mut plane_sums = Shared::<[f64]>::new_slice(8usize);
-    let mut total = 0.0f64;
-    for later in span + 1..spans {
-        total += sums[(row * spans + later) as usize];
-    }
-    let start = span * comptime!(SPAN as u32);
-    let end = min(start + comptime!(SPAN as u32), seq_len);
-    for tile in 0..(end - start).div_ceil(256) {
-        let back = tile * 256 + UNIT_POS;
-        let mut value = 0.0f64;
-        if back < end - start {
-            let at = (row * seq_len + end - 1 - back) as usize;
-            value = f64::cast_from(row_flows[at]) - f64::cast_from(column_flows[at]);
-        }
-        let mut sum = plane_inclusive_sum(value);
-        if UNIT_POS_PLANE == 31 {
-            plane_sums[plane as usize] = sum;
-        }
-        sync_cube();
-        let mut whole = 0.0f64;
-        for other in 0..8u32 {
-            if other < plane {
-                sum += plane_sums[other as usize];
-            }
-            whole += plane_sums[other as usize];
-        }
-        if back < end - start {
-            let position = row / heads * seq_len + end - 1 - back;
-            out[(position * heads + row % heads) as usize] = f32::cast_from(total + sum);
-        }
-        total += whole;
-        sync_cube();
     }
 }
