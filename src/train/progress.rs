@@ -27,7 +27,6 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 /// Progress of many cohorts that train one after another.
 #[derive(Debug)]
 pub(crate) struct Overall {
-    started: Instant,
     runs: usize,
     state: Mutex<OverallState>,
 }
@@ -36,6 +35,9 @@ pub(crate) struct Overall {
 #[derive(Clone, Copy, Debug)]
 struct OverallState {
     finished: usize,
+    /// When the first steps had been taken, which may have waited for kernels to be compiled.
+    since: Option<Instant>,
+    /// Work done since then.
     done: f64,
     left: f64,
 }
@@ -43,8 +45,8 @@ struct OverallState {
 impl Overall {
     /// Progress over `runs` runs, of which some have finished, with `left` positions to go at most.
     pub(crate) fn new(runs: usize, finished: usize, left: f64) -> Self {
-        let state = Mutex::new(OverallState { finished, done: 0.0, left });
-        Self { started: Instant::now(), runs, state }
+        let state = Mutex::new(OverallState { finished, since: None, done: 0.0, left });
+        Self { runs, state }
     }
 
     fn update(&self, change: impl FnOnce(&mut OverallState)) {
@@ -57,8 +59,8 @@ impl Overall {
 
     /// Seconds left, if no further run stops early and positions cost what they cost so far.
     fn seconds_left(&self) -> Option<f64> {
-        let OverallState { done, left, .. } = self.now();
-        (done > 0.0).then(|| left / done * self.started.elapsed().as_secs_f64())
+        let OverallState { since, done, left, .. } = self.now();
+        since.filter(|_| done > 0.0).map(|since| left / done * since.elapsed().as_secs_f64())
     }
 
     fn text(&self) -> String {
@@ -82,10 +84,10 @@ pub(super) struct ProgressReport<'a> {
     mode: ProgressMode,
     label: String,
     total: usize,
-    first: usize,
     bar: Option<ProgressBar>,
-    started: Instant,
+    /// When the last line was shown, and at which step: a rate is that since then.
     shown: Instant,
+    shown_step: usize,
     validation: String,
     overall: Option<&'a Overall>,
     /// Runs that still train, the step that `overall` knows of, and positions of a run-step.
@@ -109,15 +111,13 @@ impl<'a> ProgressReport<'a> {
             bar.set_prefix(format!("{label} ×{runs}"));
             bar
         });
-        let now = Instant::now();
         let report = Self {
             mode,
             label,
             total,
-            first,
             bar,
-            started: now,
-            shown: now,
+            shown: Instant::now(),
+            shown_step: first,
             validation: String::new(),
             overall: None,
             alive: runs,
@@ -143,7 +143,13 @@ impl<'a> ProgressReport<'a> {
         let work = (step.saturating_sub(self.counted) * self.alive * self.seq_len) as f64;
         self.counted = step;
         if let Some(overall) = self.overall {
-            overall.update(|state| (state.done, state.left) = (state.done + work, state.left - work));
+            overall.update(|state| {
+                state.left -= work;
+                match state.since {
+                    None => state.since = Some(Instant::now()),
+                    Some(_) => state.done += work,
+                }
+            });
         }
         let loss = loss.map(|loss| format!("loss {loss:.3}"));
         if let Some(bar) = &self.bar {
@@ -156,8 +162,8 @@ impl<'a> ProgressReport<'a> {
         } else if matches!(self.mode, ProgressMode::Auto | ProgressMode::Lines)
             && self.shown.elapsed() >= LINE_EVERY
         {
-            self.shown = Instant::now();
-            let rate = (step - self.first) as f64 / self.started.elapsed().as_secs_f64();
+            let rate = (step - self.shown_step) as f64 / self.shown.elapsed().as_secs_f64();
+            (self.shown, self.shown_step) = (Instant::now(), step);
             let left = match self.overall {
                 Some(overall) => overall.text(),
                 None => format!("{:.0} s left", (self.total - step) as f64 / rate),
