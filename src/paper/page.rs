@@ -113,7 +113,21 @@ fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) ->
             list(|s| s.commit.clone()),
         ))?;
     }
+    for recorded in results.sweeps() {
+        if let Some(notes) = notes(recorded.folder.path())? {
+            write(format_args!("\n## Notes on `{}`\n\n{}\n", recorded.folder.sweep().name, notes.trim()))?;
+        }
+    }
     Ok(page)
+}
+
+/// What somebody wrote down about a sweep's results, in `notes.md` beside them.
+fn notes(folder: &Path) -> Result<Option<String>> {
+    let file = folder.join("notes.md");
+    if !file.is_file() {
+        return Ok(None);
+    }
+    std::fs::read_to_string(&file).map(Some).map_err(Error::io(&file))
 }
 
 /// Rows of a claims table.

@@ -14,7 +14,8 @@ const EVALUATION_LENGTH: &str = "evaluation.seq_len";
 const MOST_RUNS: usize = 100_000;
 
 /// What a sweep's folder holds besides its runs.
-const FILES: [&str; 5] = ["lock", "sweep.toml", "sittings.jsonl", "failures.json", "collected.parquet"];
+const FILES: [&str; 6] =
+    ["lock", "sweep.toml", "sittings.jsonl", "failures.json", "collected.parquet", "notes.md"];
 
 /// One run of a sweep.
 #[derive(Clone, Debug, PartialEq)]

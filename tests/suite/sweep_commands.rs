@@ -86,6 +86,7 @@ fn from_a_file_to_figures() {
     let claims = said(at, &["claims", "runs"]);
     assert!(claims.contains("[test]") && claims.contains("NOT TESTED: In a language model"), "{claims}");
 
+    std::fs::write(at.join(sweep).join("notes.md"), "Repeated on another machine.\n").unwrap();
     let drawn = said(at, &["paper", "figures", "--from", "runs"]);
     let page = std::fs::read_to_string(at.join("figures/README.md")).unwrap();
     for name in [
@@ -105,6 +106,7 @@ fn from_a_file_to_figures() {
     assert!(!page.contains(&at.display().to_string()), "no path of this machine");
     assert!(page.contains("| MLP-λ is better | somewhere |"), "{page}");
     assert!(page.contains("Not the checked-in preset of this name"), "{page}");
+    assert!(page.contains("\n\nRepeated on another machine.\n"), "{page}");
     std::fs::write(at.join("README.md"), "# My thesis").unwrap();
     let (_, message) = refused(at, &["paper", "figures", "--from", "runs", "--out", "."]);
     assert!(message.contains("README.md") && message.contains("another text"), "{message}");
