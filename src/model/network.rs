@@ -18,8 +18,8 @@ pub enum Precision {
     /// Single precision throughout.
     #[default]
     F32,
-    /// Single precision, but the factors of matrix products are rounded to TF32 (10 bits of mantissa) on a GPU.
-    /// The CPU has no TF32 and computes as for f32.
+    /// Single precision, but the factors of the operator's products are rounded to TF32 (10 bits of mantissa) on a
+    /// GPU. The CPU has no TF32 and computes as for f32.
     Tf32,
     /// The language model's matrix products of activations and weights in bfloat16; weights, norms, the
     /// operator and its state, the loss and the optimiser stay in f32, the operator's products in TF32. GPUs
