@@ -10,6 +10,9 @@
 #![allow(
     clippy::too_many_arguments,
     clippy::assign_op_pattern,
+    clippy::collapsible_if,
+    clippy::manual_div_ceil,
+    clippy::manual_is_multiple_of,
     clippy::needless_range_loop,
     clippy::duplicate_underscore_argument
 )]
@@ -120,7 +123,7 @@ fn resolve(tensor: FloatTensor<Cube>) -> DeviceTensor {
 /// A tensor of the lazy backend for memory that a kernel has been told to fill.
 fn register(tensor: DeviceTensor, like: &FloatTensor<Cube>) -> FloatTensor<Cube> {
     let client = like.client.clone();
-    let (shape, dtype) = (Shape::from(tensor.meta.shape().clone()), tensor.dtype);
+    let (shape, dtype) = (tensor.meta.shape().clone(), tensor.dtype);
     let created = InitOperationIr::create(shape, dtype, || client.register_tensor_handle(tensor.into()));
     let mut outputs = client.register(like.stream, OperationIr::Init(created), NoOp::<CubeBackend>::new());
     outputs.remove(0)

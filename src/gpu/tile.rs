@@ -312,13 +312,16 @@ fn step_f32<E: Float, W: Size>(
     }
 }
 
+/// Numbers that tf32 holds.
+type Rounded = Array<Vector<tf32, Const<1>>>;
+
 /// Each number as the sum of two that tf32 holds.
 #[cube]
 fn split(
     values: &Array<f32>,
     #[comptime] count: usize,
     #[comptime] arithmetic: Arithmetic,
-) -> (Array<Vector<tf32, Const<1>>>, Array<Vector<tf32, Const<1>>>) {
+) -> (Rounded, Rounded) {
     let mut high = Array::new(count);
     let mut low = Array::new(count);
     #[unroll]
