@@ -35,8 +35,8 @@ pub fn linear(x: Tensor<3>, weight: Tensor<3>, bias: Option<Tensor<3>>) -> Tenso
     if gpu::single(&x) && gpu::linear::fits(weight.dims()) {
         let [x, weight] = [x, weight].map(DeviceOperand::new);
         return match bias {
-            None => gpu::apply(gpu::linear::Linear::default(), [x, weight]),
-            Some(bias) => gpu::apply(gpu::linear::Affine::default(), [x, weight, DeviceOperand::new(bias)]),
+            None => gpu::apply(gpu::linear::Linear, [x, weight]),
+            Some(bias) => gpu::apply(gpu::linear::Affine, [x, weight, DeviceOperand::new(bias)]),
         };
     }
     let y = multiply(x, weight);

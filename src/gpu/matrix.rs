@@ -49,16 +49,9 @@ pub(crate) fn load<X: Size>(
     }
 }
 
-/// Writes a result to 64 × 64 elements of a matrix from (row, column) on, or adds it to them.
+/// Writes a result to 64 × 64 elements of a matrix from (row, column) on.
 #[cube]
-fn store<Z: Size>(
-    y: &mut [Vector<f32, Z>],
-    sums: &Rows,
-    matrix: &Matrix,
-    row: u32,
-    column: u32,
-    #[comptime] add: bool,
-) {
+fn store<Z: Size>(y: &mut [Vector<f32, Z>], sums: &Rows, matrix: &Matrix, row: u32, column: u32) {
     let width = Z::value();
     #[unroll]
     for group in 0..GROUPS {
@@ -75,9 +68,6 @@ fn store<Z: Size>(
                         let mut value = Vector::<f32, Z>::new(pair[half].extract(side));
                         if comptime!(width == 2) {
                             value.insert(1usize, pair[half].extract(1usize));
-                        }
-                        if comptime!(add) {
-                            value += y[at / width + side];
                         }
                         y[at / width + side] = value;
                     }
@@ -120,7 +110,6 @@ pub(crate) fn products<X: Size, Y: Size, Z: Size>(
     columns: u32,
     #[comptime] transposed: bool,
     #[comptime] biased: bool,
-    #[comptime] add: bool,
     #[comptime] arithmetic: Arithmetic,
 ) {
     let side = comptime!(SIDE as u32);
@@ -156,7 +145,7 @@ pub(crate) fn products<X: Size, Y: Size, Z: Size>(
         if comptime!(biased) {
             add_bias(&mut sums, bias, run * columns as usize, column, columns);
         }
-        store::<Z>(y, &sums, &out, row, column, add);
+        store::<Z>(y, &sums, &out, row, column);
     }
 }
 
@@ -241,7 +230,7 @@ pub(crate) fn weight_shares<X: Size, Y: Size>(
     }
     let start = CUBE_POS_X as usize * size;
     let out = Matrix { start, rows: outputs, columns: inputs };
-    store::<Const<1>>(partials, &sums, &out, output, input, false);
+    store::<Const<1>>(partials, &sums, &out, output, input);
     if comptime!(biased) {
         let mut quarters = Shared::<[f32]>::new_slice(comptime!(UNITS));
         quarters[UNIT_POS as usize] = column_sum;
@@ -290,5 +279,5 @@ pub(crate) fn table_shares<Y: Size>(
     }
     let start = CUBE_POS_X as usize * vocab as usize * columns as usize;
     let out = Matrix { start, rows: vocab, columns };
-    store::<Const<1>>(partials, &sums, &out, token, column, false);
+    store::<Const<1>>(partials, &sums, &out, token, column);
 }

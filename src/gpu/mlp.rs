@@ -4,6 +4,7 @@ use super::launch::contiguous;
 use super::mlp_gradient_kernel::{SLICE, lambda_gradients};
 use super::mlp_kernel::{Shape, UNITS, lambdas};
 use super::{DeviceOp, DeviceTensor, empty, partial};
+use crate::host::only_needed;
 use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim};
 use std::sync::OnceLock;
@@ -79,9 +80,8 @@ impl DeviceOp<5> for GeluMlp {
         needed: [bool; 5],
     ) -> [Option<DeviceTensor>; 5] {
         let lambda = self.lambda.get().expect(PASSED);
-        let mut needed = needed.into_iter();
-        backward(self.softmax, d, &Weights::new(w1, Some(b1), w2), lambda, &grad)
-            .map(|grad| needed.next().unwrap_or(false).then_some(grad))
+        let grads = backward(self.softmax, d, &Weights::new(w1, Some(b1), w2), lambda, &grad);
+        only_needed(grads, needed)
     }
 }
 

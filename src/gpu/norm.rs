@@ -3,6 +3,7 @@
 use super::launch::contiguous;
 use super::norm_kernel::{MOST_COLUMNS, PLANES, SLICE, norm_gradients, norms};
 use super::{DeviceOp, DeviceTensor, empty, partial};
+use crate::host::only_needed;
 use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim};
 
@@ -34,9 +35,7 @@ impl DeviceOp<3> for LayerNorm {
         grad: DeviceTensor,
         needed: [bool; 3],
     ) -> [Option<DeviceTensor>; 3] {
-        let mut needed = needed.into_iter();
-        backward(self.epsilon, x, None, weight, &grad)
-            .map(|grad| needed.next().unwrap_or(false).then_some(grad))
+        only_needed(backward(self.epsilon, x, None, weight, &grad), needed)
     }
 }
 

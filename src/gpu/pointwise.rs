@@ -3,6 +3,7 @@
 use super::launch::{contiguous, elementwise, width};
 use super::pointwise_kernel::{Function, SLICE, UNITS, apply, decay_gradients, decays, slopes, softmax};
 use super::{DeviceOp, DeviceTensor, empty, partial};
+use crate::host::only_needed;
 use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim};
 
@@ -167,7 +168,6 @@ impl DeviceOp<3> for LogDecay {
             );
         }
         let [of_bias, of_log] = partial::add_up(&shares, runs, slices, [[1, heads]; 2]);
-        let mut needed = needed.into_iter();
-        [of_step, of_bias, of_log].map(|grad| needed.next().unwrap_or(false).then_some(grad))
+        only_needed([of_step, of_bias, of_log], needed)
     }
 }

@@ -9,7 +9,7 @@
 //! underflows to 0 and single precision loses nothing to cancellation.
 
 use super::attention_backward::HeadGrads;
-use super::{HostOp, HostTensor, MatMut, MatRef, Scalar, product, vectorised, with_scalar};
+use super::{HostOp, HostTensor, MatMut, MatRef, Scalar, only_needed, product, vectorised, with_scalar};
 use crate::fenwick::{Bucket, buckets};
 use rayon::prelude::*;
 
@@ -33,8 +33,7 @@ impl HostOp<5> for Attention {
         needed: [bool; 5],
     ) -> [Option<HostTensor>; 5] {
         let grads = with_scalar!(inputs[0], backward(self.chunk, inputs, &grad));
-        let mut needed = needed.into_iter();
-        grads.map(|grad| needed.next().unwrap_or(false).then_some(grad))
+        only_needed(grads, needed)
     }
 }
 

@@ -57,6 +57,12 @@ pub(crate) fn applies<const D: usize>(tensor: &Tensor<D>) -> bool {
         && !portable()
 }
 
+/// The gradients that `needed` marks.
+pub(crate) fn only_needed<T, const N: usize>(grads: [T; N], needed: [bool; N]) -> [Option<T>; N] {
+    let mut needed = needed.into_iter();
+    grads.map(|grad| needed.next().unwrap_or(false).then_some(grad))
+}
+
 /// Whether kernels are to leave their work to tensor operations.
 pub(crate) fn portable() -> bool {
     static PORTABLE: LazyLock<bool> =

@@ -17,6 +17,7 @@ mod state;
 mod tree;
 
 use super::{Arithmetic, DeviceOp, DeviceTensor, readable};
+use crate::host::only_needed;
 use burn::tensor::DType;
 use half::bf16;
 use launch::Launch;
@@ -50,7 +51,6 @@ impl DeviceOp<5> for Attention {
             DType::BF16 => launch.backward::<bf16>(&grad),
             _ => launch.backward::<f32>(&grad),
         };
-        let mut needed = needed.into_iter();
-        grads.map(|grad| needed.next().unwrap_or(false).then_some(grad))
+        only_needed(grads, needed)
     }
 }

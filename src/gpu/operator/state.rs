@@ -1,7 +1,7 @@
 //! Gradients of the states that later blocks read.
 
 use super::chunk::{LOCAL_LEVELS, cumulative_decay, lambda_at, load, load_scaled, place_of};
-use super::tree::{Layouts, Tree, store_node};
+use super::tree::{Layouts, Tree, node_of, store_node};
 use crate::gpu::tile::{Arithmetic, Orders, SIDE, empty_tile, multiply, zeros};
 use cubecl::prelude::*;
 
@@ -42,16 +42,6 @@ fn segments(height: u32) -> u32 {
 #[cube]
 fn items_at(last: u32, height: u32) -> u32 {
     ((last >> height) + 1) / 2 * segments(height)
-}
-
-/// Node of a block, counted from the head's first.
-#[cube]
-fn node_of(tree: &Tree, height: u32, block: u32) -> u32 {
-    let mut node = block;
-    for i in 0..height {
-        node += tree.chunks >> i;
-    }
-    node
 }
 
 /// Gradients of the states that are read, each Σ_t λ_t · exp(decay from the block's end to t) · q_t ∂y_tᵀ over

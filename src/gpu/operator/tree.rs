@@ -100,16 +100,22 @@ pub(crate) fn put<E: Float, W: Size>(tile: &mut [Vector<E, W>], staged: &Staged<
     }
 }
 
+/// Node of a block, counted from the head's first.
+#[cube]
+pub(crate) fn node_of(tree: &Tree, height: u32, block: u32) -> u32 {
+    let mut node = block;
+    for i in 0..height {
+        node += tree.chunks >> i;
+    }
+    node
+}
+
 /// The next block that a chunk reads, of the height of the lowest set bit of `remaining`, which is `chunk`
 /// without the bits of the heights before: its node, counted from the head's first.
 #[cube]
 pub(crate) fn read_node(tree: &Tree, chunk: u32, remaining: u32) -> (u32, u32) {
     let height = 31 - (remaining & (0 - remaining)).leading_zeros();
-    let mut offset = 0u32;
-    for i in 0..height {
-        offset += tree.chunks >> i;
-    }
-    (height, offset + (chunk >> height) - 1)
+    (height, node_of(tree, height, (chunk >> height) - 1))
 }
 
 /// Adds up tiles of the gradients that reach a chunk's state: those of every block that the chunk is in and that
