@@ -105,7 +105,7 @@ struct OptimisationArguments {
     /// Parts in which a batch is computed one after another.
     #[arg(long, value_name = "N")]
     accumulate: Option<usize>,
-    /// Arithmetic of the language model on a GPU.
+    /// Arithmetic on a GPU.
     #[arg(long)]
     precision: Option<Precision>,
     /// Learning rate.
