@@ -89,7 +89,7 @@ fn cohorts(on: &Device) {
         "runs", "T", "type", "first ms", "step ms", "a run ms", "GiB used", "peer ms", "ratio"
     );
     for (runs, seq_len, precision) in SIZES {
-        let times = step_times_in(on, precision, runs, seq_len, 8, 10);
+        let times = device::enter(on, || step_times_in(on, precision, runs, seq_len, 8, 10));
         let steady = median(&times[2..]);
         let run = steady / runs as f64;
         // A line of the peer's: `step BATCH T D MS ms`.

@@ -105,9 +105,16 @@ fn query_nvidia_smi(query: &[&str]) -> Option<String> {
 }
 
 /// Runs many tensor operations in a row. For the CPU they run on a thread of the worker pool, so
-/// that each parallel operation starts without waking the pool from outside.
+/// that each parallel operation starts without waking the pool from outside; for a GPU on the thread that orders
+/// its operations, which makes each of them a call. Other threads' operations on that GPU wait meanwhile.
 pub fn enter<R: Send>(device: &Device, body: impl FnOnce() -> R + Send) -> R {
-    if is_cpu(device) { rayon::scope(|_| body()) } else { body() }
+    if is_cpu(device) {
+        return rayon::scope(|_| body());
+    }
+    #[cfg(feature = "cuda")]
+    return crate::gpu::thread::run(device, body);
+    #[cfg(not(feature = "cuda"))]
+    body()
 }
 
 fn unknown(name: &str) -> Error {

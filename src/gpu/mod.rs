@@ -39,6 +39,7 @@ pub(crate) mod pointwise;
 mod pointwise_kernel;
 pub(crate) mod projection;
 mod projection_kernel;
+pub(crate) mod thread;
 mod tile;
 
 pub(crate) use launch::single;

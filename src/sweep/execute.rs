@@ -8,10 +8,12 @@ use crate::model::{Mixer, Model};
 use crate::task::{Dataset, Split};
 use crate::train::{Job, LengthEvaluation, Options, Overall, RunFolder, Status, evaluate, train_each};
 use crate::{Error, Result};
-use std::collections::BTreeMap;
+use burn::tensor::Device;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// How to train a sweep.
@@ -19,6 +21,8 @@ use std::time::SystemTime;
 pub struct SweepOptions {
     /// Device, progress, interrupt.
     pub train: Options,
+    /// Further devices, as large as the first: a cohort goes to the next one that is free.
+    pub others: Vec<Device>,
     /// Most runs of a cohort; by default what pays on the device.
     pub cohort: Option<usize>,
     /// Bytes that a cohort may take; by default most of what is free on the device.
@@ -51,6 +55,25 @@ impl SweepOptions {
         let budget = self.memory.unwrap_or_else(|| device::free_memory(&self.train.device) / 10 * 7);
         Plan::new(runs, states, budget, self.cohort.unwrap_or(if cpu { CPU_COHORT } else { GPU_COHORT }))
     }
+
+    /// All devices, the first one first.
+    pub(super) fn devices(&self) -> Vec<&Device> {
+        std::iter::once(&self.train.device).chain(&self.others).collect()
+    }
+
+    /// The cohorts in the order in which devices take them. Several devices begin with the longest, so that they
+    /// end at nearly the same time.
+    fn queue(&self, plan: &Plan, runs: &[SweepRun]) -> VecDeque<Vec<usize>> {
+        let mut cohorts: Vec<_> = plan.cohorts.iter().collect();
+        if !self.others.is_empty() {
+            cohorts.sort_by_key(|cohort| {
+                let config = &runs[cohort.runs[0]].config;
+                let steps = config.train.steps.saturating_sub(cohort.step);
+                std::cmp::Reverse(cohort.runs.len() * steps * config.task.task().seq_len())
+            });
+        }
+        cohorts.into_iter().map(|cohort| cohort.runs.clone()).collect()
+    }
 }
 
 /// Trains the runs of a sweep into folders below `out`: skips those that have ended, goes on with those
@@ -74,60 +97,103 @@ pub fn run(sweep: &Sweep, out: &Path, options: &SweepOptions) -> Result<SweepOut
     let states = folder.states()?;
     let plan = options.plan(folder.runs(), &states);
     let overall = Overall::new(folder.runs().len(), plan.ended, plan.positions);
-    let mut work = Work { folder: &folder, options, overall, failures: BTreeMap::new() };
+    let started = SystemTime::now();
+    let work = Work {
+        folder: &folder,
+        options,
+        overall,
+        started,
+        earlier: folder.sittings()?,
+        ended: plan.ended,
+        failures: Mutex::default(),
+        waiting: Mutex::new(options.queue(&plan, folder.runs())),
+    };
     for (run, state) in folder.runs().iter().zip(&states) {
         if state.is_ended() {
-            work.complete(run)?;
+            work.complete(run, &options.train.device)?;
         }
     }
-    let started = SystemTime::now();
-    let earlier = folder.sittings()?;
-    let record = |states: &[RunState]| {
-        let ended = states.iter().filter(|state| state.is_ended()).count();
-        let now = Sitting::since(started, ended.saturating_sub(plan.ended), &options.train.device);
-        folder.write_sittings(&[&earlier[..], &[now]].concat())
-    };
-    for cohort in &plan.cohorts {
-        if options.train.interrupt.is_requested() {
-            break;
-        }
-        // A sitting that is killed has left its name, and what it did up to the last cohort.
-        record(&folder.states()?)?;
-        work.train(&cohort.runs)?;
-    }
-    let failures = work.failures;
-    let states = folder.states()?;
-    if !plan.cohorts.is_empty() {
-        record(&states)?;
-    }
+    work.train_all()?;
+    let failures = work.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     write_parquet(&mut folder.collect()?, folder.file("collected.parquet"))?;
-    Ok(SweepOutcome { states, failures, folder })
+    Ok(SweepOutcome { states: folder.states()?, failures, folder })
 }
 
 struct Work<'a> {
     folder: &'a SweepFolder,
     options: &'a SweepOptions,
     overall: Overall,
-    failures: BTreeMap<String, String>,
+    started: SystemTime,
+    earlier: Vec<Sitting>,
+    /// Runs that had ended before.
+    ended: usize,
+    failures: Mutex<BTreeMap<String, String>>,
+    /// Cohorts that no device has taken yet.
+    waiting: Mutex<VecDeque<Vec<usize>>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Work<'_> {
+    /// Trains all that waits, on every device one cohort after another.
+    fn train_all(&self) -> Result<()> {
+        if locked(&self.waiting).is_empty() {
+            return Ok(());
+        }
+        std::thread::scope(|scope| {
+            let others: Vec<_> =
+                self.options.others.iter().map(|on| scope.spawn(move || self.train_on(on))).collect();
+            let first = self.train_on(&self.options.train.device);
+            let join = |other: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+                other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            others.into_iter().map(join).fold(first, Result::and)
+        })?;
+        self.record()
+    }
+
+    fn train_on(&self, on: &Device) -> Result<()> {
+        while !self.options.train.interrupt.is_requested() {
+            let Some(runs) = locked(&self.waiting).pop_front() else { break };
+            // A sitting that is killed has left its name, and what it did up to the last cohort.
+            let trained = self.record().and_then(|()| self.train(&runs, on));
+            if trained.is_err() {
+                // The other devices stop too, after their cohorts.
+                locked(&self.waiting).clear();
+                return trained;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down who trains here, and what that came to so far.
+    fn record(&self) -> Result<()> {
+        // One device at a time: both would write the same file.
+        let _alone = locked(&self.failures);
+        let ended = self.folder.states()?.iter().filter(|state| state.is_ended()).count();
+        let devices = self.options.devices();
+        let now = Sitting::since(self.started, ended.saturating_sub(self.ended), &devices);
+        self.folder.write_sittings(&[&self.earlier[..], &[now]].concat())
+    }
+
     /// Trains some runs together. If that fails as a whole (memory, a broken device), each half on its own,
     /// down to the run that is the reason.
-    fn train(&mut self, runs: &[usize]) -> Result<()> {
+    fn train(&self, runs: &[usize], on: &Device) -> Result<()> {
         let job = |&run: &usize| {
             let run = &self.folder.runs()[run];
             Job { config: run.config.clone(), folder: self.folder.run_path(run), lambda: None }
         };
         let jobs: Vec<Job> = runs.iter().map(job).collect();
-        let trained =
-            catch_unwind(AssertUnwindSafe(|| train_each(&jobs, &self.options.train, Some(&self.overall))));
+        let options = Options { device: on.clone(), ..self.options.train.clone() };
+        let trained = catch_unwind(AssertUnwindSafe(|| train_each(&jobs, &options, Some(&self.overall))));
         let message = match trained {
             Ok(Ok(results)) => {
                 for (&run, result) in runs.iter().zip(results) {
                     let run = &self.folder.runs()[run];
                     match result {
-                        Ok(_) => self.complete(run)?,
+                        Ok(_) => self.complete(run, on)?,
                         Err(error) => self.fail(run, &error)?,
                     }
                 }
@@ -145,24 +211,25 @@ impl Work<'_> {
             return self.fail(&self.folder.runs()[*run].clone(), &message);
         }
         let (first, second) = runs.split_at(runs.len() / 2);
-        self.train(first)?;
-        self.train(second)
+        self.train(first, on)?;
+        self.train(second, on)
     }
 
-    fn fail(&mut self, run: &SweepRun, message: &dyn std::fmt::Display) -> Result<()> {
-        self.failures.insert(run.name.clone(), message.to_string());
-        self.folder.write_failures(&self.failures)
+    fn fail(&self, run: &SweepRun, message: &dyn std::fmt::Display) -> Result<()> {
+        let mut failures = locked(&self.failures);
+        failures.insert(run.name.clone(), message.to_string());
+        self.folder.write_failures(&failures)
     }
 
     /// What a run that has ended still lacks: λ, and evaluations at other lengths.
-    fn complete(&mut self, run: &SweepRun) -> Result<()> {
-        match self.try_complete(run) {
+    fn complete(&self, run: &SweepRun, on: &Device) -> Result<()> {
+        match self.try_complete(run, on) {
             Err(error) if !error.is_full_disk() => self.fail(run, &error),
             outcome => outcome,
         }
     }
 
-    fn try_complete(&self, run: &SweepRun) -> Result<()> {
+    fn try_complete(&self, run: &SweepRun, on: &Device) -> Result<()> {
         let folder = RunFolder::open(self.folder.run_path(run))?;
         let diverged = folder.result()?.is_none_or(|result| result.status == Status::Diverged);
         if diverged || !folder.has_checkpoint() {
@@ -183,12 +250,11 @@ impl Work<'_> {
         if !to_evaluate && offset.is_none() {
             return Ok(());
         }
-        let on = &self.options.train.device;
         let model = folder.model(None)?;
         let (parameters, step) = folder.parameters(&model, &device::plain(on))?;
         let loaded = (&model, &parameters);
         if to_evaluate {
-            let found = lengths.iter().map(|&length| self.evaluate(run, loaded, step, length));
+            let found = lengths.iter().map(|&length| evaluate_length(run, loaded, step, length, on));
             folder.write_length_evaluations(&found.collect::<Result<Vec<_>>>()?)?;
         }
         if let Some(offset) = offset {
@@ -204,23 +270,22 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
 
-    fn evaluate(
-        &self,
-        run: &SweepRun,
-        (model, parameters): (&Model, &Parameters),
-        step: usize,
-        seq_len: usize,
-    ) -> Result<LengthEvaluation> {
-        let on = &self.options.train.device;
-        let config = &run.config;
-        let task = config.task.with_seq_len(seq_len);
-        let data = Dataset::open(&task, config.seed, Split::Validation)?;
-        // As many positions at once as in training, within one sequence.
-        let own = config.task.task().seq_len();
-        let batch =
-            if own < seq_len { (config.train.batch * own / seq_len).max(1) } else { config.train.batch };
-        let found = device::enter(on, || evaluate(model, parameters, &[data], batch, on))?[0];
-        Ok(LengthEvaluation { seq_len, step, accuracy: found.accuracy, loss: found.loss })
-    }
+/// A trained run at another length than its own.
+fn evaluate_length(
+    run: &SweepRun,
+    (model, parameters): (&Model, &Parameters),
+    step: usize,
+    seq_len: usize,
+    on: &Device,
+) -> Result<LengthEvaluation> {
+    let config = &run.config;
+    let task = config.task.with_seq_len(seq_len);
+    let data = Dataset::open(&task, config.seed, Split::Validation)?;
+    // As many positions at once as in training, within one sequence.
+    let own = config.task.task().seq_len();
+    let batch = if own < seq_len { (config.train.batch * own / seq_len).max(1) } else { config.train.batch };
+    let found = device::enter(on, || evaluate(model, parameters, &[data], batch, on))?[0];
+    Ok(LengthEvaluation { seq_len, step, accuracy: found.accuracy, loss: found.loss })
 }

@@ -17,9 +17,9 @@ pub struct Sitting {
     pub seconds: f64,
     /// Runs that ended in it.
     pub ended: usize,
-    /// Device, as configurations name it.
+    /// Devices, as the command names them: `cuda:0`, or several with commas.
     pub device: String,
-    /// What that is.
+    /// What the first of them is.
     pub hardware: String,
     /// Threads of the machine.
     pub threads: usize,
@@ -31,13 +31,13 @@ pub struct Sitting {
 
 impl Sitting {
     /// The sitting that began at a time and ends now.
-    pub(super) fn since(started: SystemTime, ended: usize, on: &Device) -> Self {
+    pub(super) fn since(started: SystemTime, ended: usize, on: &[&Device]) -> Self {
         Self {
             started: rfc3339(started),
             seconds: started.elapsed().unwrap_or_default().as_secs_f64(),
             ended,
-            device: device::name(on),
-            hardware: device::hardware(on),
+            device: on.iter().map(|on| device::name(on)).collect::<Vec<_>>().join(","),
+            hardware: on.first().map_or_else(String::new, |on| device::hardware(on)),
             threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: env!("LOGLINEAR_COMMIT").to_owned(),

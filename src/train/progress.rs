@@ -2,7 +2,7 @@
 
 use super::{MetricsRow, RunResult};
 use crate::kernel_cache::{Compiled, first_start};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -24,10 +24,12 @@ pub enum ProgressMode {
 /// Shortest time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// Progress of many cohorts that train one after another.
+/// Progress of many cohorts, one after another on each device.
 #[derive(Debug)]
 pub(crate) struct Overall {
     runs: usize,
+    /// Draws the bars of all devices.
+    bars: MultiProgress,
     state: Mutex<OverallState>,
 }
 
@@ -46,7 +48,7 @@ impl Overall {
     /// Progress over `runs` runs, of which some have finished, with `left` positions to go at most.
     pub(crate) fn new(runs: usize, finished: usize, left: f64) -> Self {
         let state = Mutex::new(OverallState { finished, since: None, done: 0.0, left });
-        Self { runs, state }
+        Self { runs, bars: MultiProgress::new(), state }
     }
 
     fn update(&self, change: impl FnOnce(&mut OverallState)) {
@@ -135,6 +137,9 @@ impl<'a> ProgressReport<'a> {
     /// The cohort, of runs of this length, as a part of something larger.
     pub(super) fn within(mut self, overall: Option<&'a Overall>, seq_len: usize) -> Self {
         (self.overall, self.seq_len) = (overall, seq_len);
+        if let Some(overall) = overall {
+            self.bar = self.bar.map(|bar| overall.bars.add(bar));
+        }
         self
     }
 

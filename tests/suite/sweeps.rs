@@ -1,6 +1,7 @@
 //! Sweeps: from axes to runs, cohorts, failures, statistics, verdicts.
 
 use crate::training::{options, outcome, tiny};
+use loglinear::burn::tensor::Device;
 use loglinear::frame::{axis_effects, best_less_last, kind_differences, read_parquet, summaries};
 use loglinear::polars::prelude::*;
 use loglinear::sweep::*;
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 fn sweep_options() -> SweepOptions {
-    SweepOptions { train: options(), cohort: None, memory: None }
+    SweepOptions { train: options(), others: Vec::new(), cohort: None, memory: None }
 }
 
 /// Two kinds × two seeds × two numbers of pairs, 40 steps.
@@ -206,6 +207,24 @@ fn a_sweep_trains_collects_and_is_not_trained_again() {
     let message = run(&other, &folder.path().join("other"), &sweep_options()).unwrap_err().to_string();
     assert!(message.contains("other files and no sweep"), "{message}");
     assert_eq!(std::fs::read_dir(folder.path().join("other")).unwrap().count(), 1);
+}
+
+#[test]
+fn several_devices_share_the_cohorts() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = small();
+    let alone = run(&sweep, &folder.path().join("alone"), &sweep_options()).unwrap();
+    let out = folder.path().join("shared");
+    let others = vec![Device::flex(), Device::flex()];
+    let shared = run(&sweep, &out, &SweepOptions { others, cohort: Some(1), ..sweep_options() }).unwrap();
+    assert!(shared.failures.is_empty());
+    for run in sweep.runs().unwrap() {
+        assert_eq!(outcome(&out.join(&run.name)), outcome(&folder.path().join("alone").join(&run.name)));
+    }
+    assert_eq!(shared.states.len(), alone.states.len());
+    let sittings = shared.folder.sittings().unwrap();
+    assert_eq!(sittings.len(), 1);
+    assert_eq!((sittings[0].device.as_str(), sittings[0].ended), ("cpu,cpu,cpu", 8));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! `loglinear sweep` and `status`: many runs from one file.
 
-use crate::arguments::{DeviceArgument, ProgressArguments};
+use crate::arguments::ProgressArguments;
 use crate::statistics::SMALL_CLAIMS;
 use crate::{Failure, Outcome, report};
 use clap::Args;
 use loglinear::Error;
+use loglinear::burn::tensor::Device;
 use loglinear::frame::{kind_differences, summaries};
 use loglinear::sweep::{
     Plan, RunState, Sweep, SweepFolder, SweepOptions, SweepOutcome, claims_table, preset, preset_names, run,
@@ -22,8 +23,9 @@ pub struct SweepCommand {
     /// Folder of the sweep [default: runs/NAME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    #[command(flatten)]
-    device: DeviceArgument,
+    /// Devices: cpu, cuda or cuda:N; several as cuda:0,cuda:1, each with a cohort of its own.
+    #[arg(long, default_value = "cpu", value_name = "DEVICE", value_delimiter = ',')]
+    device: Vec<String>,
     #[command(flatten)]
     pub progress: ProgressArguments,
     /// Stop after so many minutes, with everything resumable.
@@ -50,6 +52,7 @@ const EXAMPLES: &str = "Examples:
   loglinear sweep --list
   loglinear sweep paper/mqar-small
   loglinear sweep paper/mqar --device cuda:0 --max-minutes 25
+  loglinear sweep paper/selective-copying --device cuda:0,cuda:1
   loglinear sweep paper/mqar --dry-run
   loglinear sweep ablation/init --show > mine.toml && loglinear sweep mine.toml --out runs/mine
 
@@ -70,7 +73,7 @@ impl SweepCommand {
             return report::say(sweep.to_toml().trim_end());
         }
         let out = self.out.clone().unwrap_or_else(|| Path::new("runs").join(&sweep.name));
-        let device = self.device.parse()?;
+        let (device, others) = devices(&self.device).map_err(Failure::Usage)?;
         let memory = match self.memory {
             Some(gib) if gib > 0.0 && gib.is_finite() => Some((gib * f64::from(1 << 30)) as u64),
             Some(gib) => {
@@ -92,19 +95,35 @@ impl SweepCommand {
         if self.dry_run {
             let progress = self.progress.mode();
             let train = loglinear::train::Options { device, progress, interrupt: Interrupt::default() };
-            return dry_run(&sweep, &out, &SweepOptions { train, cohort: self.cohort, memory });
+            let options = SweepOptions { train, others, cohort: self.cohort, memory };
+            return dry_run(&sweep, &out, &options);
         }
         let train = self.progress.options(device)?;
         let (mode, interrupt) = (train.progress, train.interrupt.clone());
         if let Some(limit) = limit {
             stop_after(limit, interrupt.clone());
         }
-        let outcome = run(&sweep, &out, &SweepOptions { train, cohort: self.cohort, memory })?;
+        let outcome = run(&sweep, &out, &SweepOptions { train, others, cohort: self.cohort, memory })?;
         if mode != ProgressMode::Json {
             show(&outcome)?;
         }
         ended(&outcome)
     }
+}
+
+/// The first device, and the others.
+fn devices(names: &[String]) -> loglinear::Result<(Device, Vec<Device>)> {
+    let mut all: Vec<Device> = Vec::new();
+    for name in names {
+        let device = loglinear::device::parse(name)?;
+        if all.contains(&device) {
+            return Err(Error::value("--device", "each device once", names.join(",")));
+        }
+        all.push(device);
+    }
+    let others = all.split_off(1.min(all.len()));
+    let first = all.pop().ok_or_else(|| Error::value("--device", loglinear::device::NAMES, ""))?;
+    Ok((first, others))
 }
 
 /// A preset, or the sweep in a file.

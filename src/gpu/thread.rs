@@ -1,0 +1,35 @@
+//! Many operations in a row on the thread that Burn keeps for a GPU.
+
+use burn::backend::Cube;
+use burn::tensor::{Device, Tensor};
+use cubecl_common::device::{DeviceId, DeviceService, DeviceServiceStage, ServerUtilitiesHandle};
+use cubecl_common::device_handle::{CallResultExt, DeviceHandle};
+use std::sync::Arc;
+
+/// A service that does nothing: it is there to be asked for a turn on the thread of Burn's lazy operations.
+struct Guest;
+
+impl DeviceService for Guest {
+    fn init(_: DeviceId) -> Self {
+        Self
+    }
+
+    fn utilities(&self) -> ServerUtilitiesHandle {
+        Arc::new(())
+    }
+
+    fn stage() -> DeviceServiceStage {
+        DeviceServiceStage::Upstream
+    }
+}
+
+/// Runs `body` on the thread that orders a GPU's operations, so that asking for the memory behind a tensor, some 130
+/// times a training step, is a call and no exchange of messages between threads. Kernels are launched by another
+/// thread, which goes on meanwhile. Other threads' operations on the GPU wait until `body` ends.
+pub(crate) fn run<R: Send>(device: &Device, body: impl FnOnce() -> R + Send) -> R {
+    let probe = Tensor::<1>::empty([1], &crate::device::plain(device));
+    let probe = probe.try_into_primitive::<Cube>().expect("the device is a GPU");
+    let id = probe.client.device().to_id();
+    drop(probe);
+    DeviceHandle::<Guest>::new(id).exclusive(body).unwrap_or_resume()
+}
