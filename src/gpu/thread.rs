@@ -27,9 +27,11 @@ impl DeviceService for Guest {
 /// times a training step, is a call and no exchange of messages between threads. Kernels are launched by another
 /// thread, which goes on meanwhile. Other threads' operations on the GPU wait until `body` ends.
 pub(crate) fn run<R: Send>(device: &Device, body: impl FnOnce() -> R + Send) -> R {
-    let probe = Tensor::<1>::empty([1], &crate::device::plain(device));
+    // Adding the service holds a lock that work in the queue of that thread may ask for, so the queue must be empty:
+    // reading a number waits for that.
+    let probe = Tensor::<1>::zeros([1], &crate::device::plain(device));
+    let _ = probe.clone().into_data();
     let probe = probe.try_into_primitive::<Cube>().expect("the device is a GPU");
-    let id = probe.client.device().to_id();
-    drop(probe);
-    DeviceHandle::<Guest>::new(id).exclusive(body).unwrap_or_resume()
+    let guest = DeviceHandle::<Guest>::new(probe.client.device().to_id());
+    guest.exclusive(body).unwrap_or_resume()
 }
