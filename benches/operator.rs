@@ -8,6 +8,7 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use loglinear::attention::{ChunkSize, Inputs, chunkwise};
+use loglinear::cohort::Products;
 use loglinear::random::Generator;
 use loglinear::{burn, device, fenwick};
 use std::time::Instant;
@@ -24,8 +25,8 @@ const SIZES: [Size; 12] = [
     (4096, 16, 128, 65536, "bf16", true),
     (256, 1, 64, 196_608, "f32", true),
     (1024, 1, 64, 327_680, "f32", true),
-    (256, 1, 64, 196_608, "tf32", true),
-    (1024, 1, 64, 327_680, "tf32", true),
+    (256, 1, 64, 196_608, "high", true),
+    (1024, 1, 64, 327_680, "high", true),
     (65536, 16, 64, 65536, "f32", true),
     (1_048_576, 16, 64, 1_048_576, "bf16", false),
 ];
@@ -82,6 +83,11 @@ fn random<const D: usize>(on: &Device, shape: [usize; D], dtype: DType, f: impl 
     block.repeat_dim(0, count.div_ceil(1 << 20)).narrow(0, 0, count).reshape(shape)
 }
 
+/// What a name of numbers says of products.
+fn products(numbers: &str) -> Products {
+    if numbers == "high" { Products::High } else { Products::Full }
+}
+
 fn measure(on: &Device, (t, h, d, tokens, numbers, backward): Size, peer: Option<&str>) {
     let half = numbers == "bf16";
     let dtype = if half { DType::BF16 } else { DType::F32 };
@@ -94,7 +100,7 @@ fn measure(on: &Device, (t, h, d, tokens, numbers, backward): Size, peer: Option
     let forward_ms = median(on, if t > 100_000 { 5 } else { 20 }, || {
         let inputs =
             Inputs::from_trusted_values(q.clone(), k.clone(), v.clone(), log_decay.clone(), lambda.clone());
-        chunkwise(inputs.unwrap().with_tf32(numbers == "tf32"), ChunkSize::default())
+        chunkwise(inputs.unwrap().with_products(products(numbers)), ChunkSize::default())
     });
     let both_ms = backward.then(|| {
         let leaf = |x: &Tensor<4>| Tensor::<4>::from_inner(x.clone()).require_grad();
@@ -108,7 +114,7 @@ fn measure(on: &Device, (t, h, d, tokens, numbers, backward): Size, peer: Option
                 log_decay.clone(),
                 lambda.clone(),
             );
-            let y = chunkwise(inputs.unwrap().with_tf32(numbers == "tf32"), ChunkSize::default());
+            let y = chunkwise(inputs.unwrap().with_products(products(numbers)), ChunkSize::default());
             // Of a tensor: its gradient is 1 everywhere, as no sum is in the way.
             let mut grads = y.backward();
             [&q, &k, &v, &lambda].map(|leaf| leaf.grad_remove(&mut grads))

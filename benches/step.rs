@@ -74,11 +74,11 @@ const SIZES: [(usize, usize, Precision); 8] = [
     (1, 256, Precision::F32),
     (4, 256, Precision::F32),
     (12, 256, Precision::F32),
-    (12, 256, Precision::Tf32),
-    (24, 256, Precision::Tf32),
+    (12, 256, Precision::High),
+    (24, 256, Precision::High),
     (5, 1024, Precision::F32),
-    (5, 1024, Precision::Tf32),
-    (1, 1024, Precision::Tf32),
+    (5, 1024, Precision::High),
+    (1, 1024, Precision::High),
 ];
 
 fn cohorts(on: &Device) {

@@ -77,7 +77,6 @@ pub fn chunkwise(inputs: Inputs, chunk: ChunkSize) -> Tensor<4> {
 #[cfg(feature = "cuda")]
 fn fused(inputs: Inputs) -> Tensor<4> {
     let value_dim = inputs.v.dims()[3];
-    let arithmetic = if inputs.tf32 { gpu::Arithmetic::Tf32 } else { gpu::Arithmetic::Split };
     let padded = |tensor: Tensor<4>| {
         let [n, t, h, cols] = tensor.dims();
         let missing = cols.next_multiple_of(8) - cols;
@@ -90,7 +89,10 @@ fn fused(inputs: Inputs) -> Tensor<4> {
     let [q, k, v] = [inputs.q, inputs.k, inputs.v].map(|tensor| DeviceOperand::new(padded(tensor)));
     let log_decay = DeviceOperand::new(inputs.log_decay.cast(DType::F32));
     let lambda = DeviceOperand::new(inputs.lambda.cast(DType::F32));
-    let y = gpu::apply::<_, 5, 4>(gpu::operator::Attention { arithmetic }, [q, k, v, log_decay, lambda]);
+    let y = gpu::apply::<_, 5, 4>(
+        gpu::operator::Attention { arithmetic: inputs.products.into() },
+        [q, k, v, log_decay, lambda],
+    );
     if y.dims()[3] == value_dim { y } else { y.narrow(3, 0, value_dim) }
 }
 

@@ -24,6 +24,7 @@ pub use materialised::materialised;
 pub use recurrent::{BeyondLevels, FenwickState, StepInputs};
 pub use softmax::{SoftmaxCache, softmax};
 
+use crate::cohort::Products;
 use crate::{Error, Result, fenwick};
 use burn::tensor::Tensor;
 
@@ -35,7 +36,7 @@ pub struct Inputs {
     v: Tensor<4>,
     log_decay: Tensor<3>,
     lambda: Tensor<4>,
-    tf32: bool,
+    products: Products,
 }
 
 /// The tensors of [`Inputs`], to read.
@@ -119,14 +120,13 @@ impl Inputs {
             let expected = format!("[N, T, H, L] with L ≥ {levels} levels, which T = {t} needs");
             return Err(shape("lambda", expected, &lambda.dims()));
         }
-        Ok(Self { q, k, v, log_decay, lambda, tf32: false })
+        Ok(Self { q, k, v, log_decay, lambda, products: Products::Full })
     }
 
-    /// Whether the fused kernels on a GPU may round f32 factors to TF32's 10 bits of mantissa: about half the
-    /// time, errors of some 10⁻³. Nothing else looks at it.
+    /// How the fused kernels on a GPU compute products of f32. Nothing else looks at it.
     #[must_use]
-    pub fn with_tf32(self, tf32: bool) -> Self {
-        Self { tf32, ..self }
+    pub fn with_products(self, products: Products) -> Self {
+        Self { products, ..self }
     }
 
     /// The tensors.
@@ -144,7 +144,7 @@ impl Inputs {
             v: part(&self.v),
             log_decay: self.log_decay.clone().narrow(1, start, length),
             lambda: part(&self.lambda),
-            tf32: self.tf32,
+            products: self.products,
         }
     }
 

@@ -20,8 +20,29 @@ fn with_row(x: Tensor<3>, row: Tensor<3>, combine: impl Fn(Tensor<4>, Tensor<4>)
     combine(x.reshape([runs, groups, rows / groups, dim]), row).reshape([runs, rows, dim])
 }
 
+/// How products of numbers in f32 are computed where a GPU has a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Products {
+    /// As f32.
+    #[default]
+    Full,
+    /// Each factor as the sum of two bf16 numbers, 16 bits of mantissa; sums in f32. PyTorch's `high`.
+    High,
+}
+
 /// y = x Wᵀ + b. Shapes: x [R, M, I], W [R, O, I] (PyTorch's order), b [R, 1, O]; y [R, M, O].
 pub fn linear(x: Tensor<3>, weight: Tensor<3>, bias: Option<Tensor<3>>) -> Tensor<3> {
+    linear_as(Products::Full, x, weight, bias)
+}
+
+/// [`linear`] with other products than f32's own.
+#[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
+pub(crate) fn linear_as(
+    products: Products,
+    x: Tensor<3>,
+    weight: Tensor<3>,
+    bias: Option<Tensor<3>>,
+) -> Tensor<3> {
     if host::applies(&x) {
         return match bias {
             None => host::apply(host::linear::Linear, [Operand::new(x), Operand::new(weight)]),
@@ -35,8 +56,10 @@ pub fn linear(x: Tensor<3>, weight: Tensor<3>, bias: Option<Tensor<3>>) -> Tenso
     if gpu::single(&x) && gpu::linear::fits(weight.dims()) {
         let [x, weight] = [x, weight].map(DeviceOperand::new);
         return match bias {
-            None => gpu::apply(gpu::linear::Linear, [x, weight]),
-            Some(bias) => gpu::apply(gpu::linear::Affine, [x, weight, DeviceOperand::new(bias)]),
+            None => gpu::apply(gpu::linear::Linear(products.into()), [x, weight]),
+            Some(bias) => {
+                gpu::apply(gpu::linear::Affine(products.into()), [x, weight, DeviceOperand::new(bias)])
+            }
         };
     }
     let y = multiply(x, weight);
@@ -77,15 +100,24 @@ pub fn scale_rows(x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
 ///
 /// Where kernels are compiled for every shape, the weights are joined into one product.
 pub fn linear_many<const N: usize>(x: &Tensor<3>, weights: [Tensor<3>; N]) -> [Tensor<3>; N] {
+    linear_many_as(Products::Full, x, weights)
+}
+
+/// [`linear_many`] with other products than f32's own.
+pub(crate) fn linear_many_as<const N: usize>(
+    products: Products,
+    x: &Tensor<3>,
+    weights: [Tensor<3>; N],
+) -> [Tensor<3>; N] {
     if host::applies(x) {
         return weights.map(|weight| linear(x.clone(), weight, None));
     }
     #[cfg(feature = "cuda")]
     if gpu::single(x) && gpu::projection::fits(&weights) {
-        return gpu::projection::project(x.clone(), weights);
+        return gpu::projection::project(products.into(), x.clone(), weights);
     }
     let widths = weights.each_ref().map(|weight| weight.dims()[1]);
-    let joined = linear(x.clone(), Tensor::cat(weights.to_vec(), 1), None);
+    let joined = linear_as(products, x.clone(), Tensor::cat(weights.to_vec(), 1), None);
     let mut start = 0;
     widths.map(|width| {
         let part = joined.clone().narrow(2, start, width);

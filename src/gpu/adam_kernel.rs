@@ -4,6 +4,7 @@
 //! is updated, and a flag left where a number is not finite; runs that must not change get their old numbers back.
 
 use super::math::is_finite;
+use super::tile::lane;
 use cubecl::prelude::*;
 
 /// Units of a cube, and most slices of a run.
@@ -36,7 +37,7 @@ pub(crate) struct Step {
 fn cube_sum(value: f32, scratch: &mut [f32]) -> f32 {
     let sum = plane_sum(value);
     sync_cube();
-    if UNIT_POS_PLANE == 0 {
+    if lane() == 0 {
         scratch[(UNIT_POS / 32) as usize] = sum;
     }
     sync_cube();

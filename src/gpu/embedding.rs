@@ -82,7 +82,7 @@ impl DeviceOp<1> for Embedding {
                 columns as u32,
                 vocab as u32,
                 // Sums of gradients, not to be rounded.
-                Arithmetic::Split,
+                Arithmetic::Full,
             );
         }
         let [of_table] = partial::add_up(&shares, runs, slices, [[vocab, columns]]);

@@ -6,9 +6,6 @@ use super::{Arithmetic, DeviceOp, DeviceTensor, empty, partial, tile};
 use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim};
 
-/// How layers multiply: no rounding that a run in f32 on the CPU doesn't have.
-pub(super) const ARITHMETIC: Arithmetic = Arithmetic::Split;
-
 /// Largest sizes of a weight [outputs, inputs] for which [`Linear`] and [`Affine`] are meant: a cube goes through
 /// all of it for its 64 rows. Larger ones are work for a library's product of matrices, which tiles both ways.
 const MOST_INPUTS: usize = 256;
@@ -21,15 +18,15 @@ pub(crate) fn fits([_, outputs, inputs]: [usize; 3]) -> bool {
 
 /// y = x Wᵀ with x [R, M, I] and W [R, O, I] in f32; y [R, M, O].
 #[derive(Clone, Debug)]
-pub(crate) struct Linear;
+pub(crate) struct Linear(pub(crate) Arithmetic);
 
 /// y = x Wᵀ + b, with b [R, 1, O] besides.
 #[derive(Clone, Debug)]
-pub(crate) struct Affine;
+pub(crate) struct Affine(pub(crate) Arithmetic);
 
 impl DeviceOp<2> for Linear {
     fn forward(&self, [x, w]: &[DeviceTensor; 2]) -> DeviceTensor {
-        product(x, w, None, true)
+        product(self.0, x, w, None, true)
     }
 
     fn backward(
@@ -38,13 +35,16 @@ impl DeviceOp<2> for Linear {
         grad: DeviceTensor,
         [need_x, need_w]: [bool; 2],
     ) -> [Option<DeviceTensor>; 2] {
-        [need_x.then(|| product(&grad, w, None, false)), need_w.then(|| weight_gradient(x, &grad))]
+        [
+            need_x.then(|| product(self.0, &grad, w, None, false)),
+            need_w.then(|| weight_gradient(self.0, x, &grad)),
+        ]
     }
 }
 
 impl DeviceOp<3> for Affine {
     fn forward(&self, [x, w, b]: &[DeviceTensor; 3]) -> DeviceTensor {
-        product(x, w, Some(b), true)
+        product(self.0, x, w, Some(b), true)
     }
 
     fn backward(
@@ -53,11 +53,11 @@ impl DeviceOp<3> for Affine {
         grad: DeviceTensor,
         [need_x, need_w, need_b]: [bool; 3],
     ) -> [Option<DeviceTensor>; 3] {
-        let of_x = need_x.then(|| product(&grad, w, None, false));
+        let of_x = need_x.then(|| product(self.0, &grad, w, None, false));
         if !need_w && !need_b {
             return [of_x, None, None];
         }
-        let [of_w, of_b] = affine_gradients(x, &grad);
+        let [of_w, of_b] = affine_gradients(self.0, x, &grad);
         [of_x, need_w.then_some(of_w), need_b.then_some(of_b)]
     }
 }
@@ -67,7 +67,13 @@ fn dims(tensor: &DeviceTensor) -> [usize; 3] {
 }
 
 /// x Wᵀ (+ b), or x W if the weight is not `transposed`.
-fn product(x: &DeviceTensor, w: &DeviceTensor, b: Option<&DeviceTensor>, transposed: bool) -> DeviceTensor {
+fn product(
+    arithmetic: Arithmetic,
+    x: &DeviceTensor,
+    w: &DeviceTensor,
+    b: Option<&DeviceTensor>,
+    transposed: bool,
+) -> DeviceTensor {
     let ([runs, rows, inner], [_, outputs, inputs]) = (dims(x), dims(w));
     let columns = if transposed { outputs } else { inputs };
     let (x, w, b) = (contiguous(x), contiguous(w), b.map(contiguous));
@@ -91,14 +97,19 @@ fn product(x: &DeviceTensor, w: &DeviceTensor, b: Option<&DeviceTensor>, transpo
             columns as u32,
             transposed,
             b.is_some(),
-            ARITHMETIC,
+            arithmetic,
         );
     }
     y
 }
 
 /// Shares of slices of rows in the gradients of W and, if `biased`, of b; and how many slices there are.
-fn shares(x: &DeviceTensor, grad: &DeviceTensor, biased: bool) -> (DeviceTensor, usize) {
+fn shares(
+    arithmetic: Arithmetic,
+    x: &DeviceTensor,
+    grad: &DeviceTensor,
+    biased: bool,
+) -> (DeviceTensor, usize) {
     let ([runs, rows, inputs], [_, _, outputs]) = (dims(x), dims(grad));
     let (x, grad) = (contiguous(x), contiguous(grad));
     let slices = rows.div_ceil(SLICE);
@@ -120,21 +131,21 @@ fn shares(x: &DeviceTensor, grad: &DeviceTensor, biased: bool) -> (DeviceTensor,
             inputs as u32,
             outputs as u32,
             biased,
-            ARITHMETIC,
+            arithmetic,
         );
     }
     (shares, slices)
 }
 
-fn weight_gradient(x: &DeviceTensor, grad: &DeviceTensor) -> DeviceTensor {
+fn weight_gradient(arithmetic: Arithmetic, x: &DeviceTensor, grad: &DeviceTensor) -> DeviceTensor {
     let ([runs, _, inputs], [_, _, outputs]) = (dims(x), dims(grad));
-    let (shares, slices) = shares(x, grad, false);
+    let (shares, slices) = shares(arithmetic, x, grad, false);
     let [of_w] = partial::add_up(&shares, runs, slices, [[outputs, inputs]]);
     of_w
 }
 
-fn affine_gradients(x: &DeviceTensor, grad: &DeviceTensor) -> [DeviceTensor; 2] {
+fn affine_gradients(arithmetic: Arithmetic, x: &DeviceTensor, grad: &DeviceTensor) -> [DeviceTensor; 2] {
     let ([runs, _, inputs], [_, _, outputs]) = (dims(x), dims(grad));
-    let (shares, slices) = shares(x, grad, true);
+    let (shares, slices) = shares(arithmetic, x, grad, true);
     partial::add_up(&shares, runs, slices, [[outputs, inputs], [1, outputs]])
 }

@@ -1,6 +1,7 @@
 //! Cross-entropy of short rows of logits, a plane a row, and rows of a table by token: kernels.
 
 use super::pointwise_kernel::exponentials;
+use super::tile::lane;
 use cubecl::prelude::*;
 
 /// Units of a cube.
@@ -41,7 +42,7 @@ pub(crate) fn loss_shares(
         }
     }
     let mut sums = Shared::<[f32]>::new_slice(comptime!(2 * UNITS / 32));
-    if UNIT_POS_PLANE == 0 {
+    if lane() == 0 {
         sums[plane as usize] = total;
         sums[plane as usize + comptime!(UNITS / 32)] = scored;
     }
@@ -69,7 +70,7 @@ pub(crate) fn finish_losses(
     let run = CUBE_POS_X;
     let mut total = 0.0f32;
     let mut scored = 0.0f32;
-    for slice in range_stepped(UNIT_POS_PLANE, slices, 32u32) {
+    for slice in range_stepped(lane(), slices, 32u32) {
         let at = ((run * slices + slice) * 2) as usize;
         total += shares[at];
         scored += shares[at + 1];
@@ -114,7 +115,7 @@ pub(crate) fn loss_gradients(
         let scale = weight / sum;
         #[unroll]
         for i in 0..count {
-            let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+            let column = lane() + comptime!(i as u32 * 32);
             if column < vocab {
                 let mut value = values[i] * scale;
                 if i32::cast_from(column) == target {
@@ -143,7 +144,7 @@ pub(crate) fn scores(
         let start = row as usize * vocab as usize;
         let target = targets[row as usize];
         let (_values, sum, most) = exponentials(logits, start, vocab, count);
-        if UNIT_POS_PLANE == 0 {
+        if lane() == 0 {
             let mut loss = 0.0f32;
             let mut hit = 0.0f32;
             if is_scored(target, vocab) {

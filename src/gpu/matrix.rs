@@ -3,9 +3,9 @@
 //! A cube works on 64 rows of one run; its planes hold a 64 × 64 tile of the result. Matrices are row-major
 //! and read in vectors as wide as their columns allow; tiles are padded with zeros past the matrices' ends.
 
+use super::product::{Orders, multiply, steps_of};
 use super::tile::{
-    Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, first_column, first_row, multiply, pitch,
-    zeros,
+    Arithmetic, GROUPS, Rows, SIDE, TileSlice, UNITS, empty_tile, first_column, first_row, get, put, zeros,
 };
 use cubecl::prelude::*;
 
@@ -24,16 +24,15 @@ pub(crate) struct Matrix {
 /// Fills a tile with 64 × 64 elements of a matrix from (row, column) on.
 #[cube]
 pub(crate) fn load<X: Size>(
-    tile: &mut [Vector<f32, Const<4>>],
+    tile: &mut TileSlice,
     x: &[Vector<f32, X>],
     matrix: &Matrix,
     row: u32,
     column: u32,
+    #[comptime] arithmetic: Arithmetic,
 ) {
     let width = X::value();
-    let pitch = pitch::<Const<4>>();
     let row_vectors = comptime!((SIDE / width) as u32);
-    let out = tile.with_vector_size_mut::<X>();
     // Single numbers would all be in flight at once, in too many registers.
     #[unroll(width > 1)]
     for i in 0..comptime!((SIDE * SIDE / width / UNITS) as u32) {
@@ -45,7 +44,7 @@ pub(crate) fn load<X: Size>(
             let first = matrix.start + (row + r) as usize * matrix.columns as usize + from as usize;
             value = x[first / width];
         }
-        out[(r * comptime!((pitch * 4 / width) as u32) + c) as usize] = value;
+        put::<f32, X>(tile, r as usize, c as usize, value, arithmetic);
     }
 }
 
@@ -118,10 +117,10 @@ pub(crate) fn products<X: Size, Y: Size, Z: Size>(
     let left_matrix = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
     let start = run * inner as usize * columns as usize;
     let out = Matrix { start: run * rows as usize * columns as usize, rows, columns };
-    let mut left = empty_tile::<f32, Const<4>>();
-    let mut right = empty_tile::<f32, Const<4>>();
+    let mut left = empty_tile(arithmetic);
+    let mut right = empty_tile(arithmetic);
     if inner <= side {
-        load::<X>(&mut left, x, &left_matrix, row, 0u32);
+        load::<X>(&mut left, x, &left_matrix, row, 0u32, arithmetic);
     }
     for block in 0..columns.div_ceil(side) {
         let column = block * side;
@@ -131,16 +130,23 @@ pub(crate) fn products<X: Size, Y: Size, Z: Size>(
             sync_cube();
             // With one block of the inner axis, the left factor is still there.
             if inner > side {
-                load::<X>(&mut left, x, &left_matrix, row, depth);
+                load::<X>(&mut left, x, &left_matrix, row, depth, arithmetic);
             }
             if comptime!(transposed) {
-                load::<Y>(&mut right, w, &Matrix { start, rows: columns, columns: inner }, column, depth);
+                load::<Y>(
+                    &mut right,
+                    w,
+                    &Matrix { start, rows: columns, columns: inner },
+                    column,
+                    depth,
+                    arithmetic,
+                );
             } else {
-                load::<Y>(&mut right, w, &Matrix { start, rows: inner, columns }, depth, column);
+                load::<Y>(&mut right, w, &Matrix { start, rows: inner, columns }, depth, column, arithmetic);
             }
             sync_cube();
             let orders = comptime!(Orders { left_transposed: false, right_transposed: transposed });
-            multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
+            multiply(&mut sums, &left, &right, steps_of(inner, step), orders, arithmetic.both());
         }
         if comptime!(biased) {
             add_bias(&mut sums, bias, run * columns as usize, column, columns);
@@ -151,30 +157,19 @@ pub(crate) fn products<X: Size, Y: Size, Z: Size>(
 
 /// Sum over 16 rows of one column of a tile: the upper rows for the first 64 units, the next for the next.
 #[cube]
-fn quarter_column(tile: &[Vector<f32, Const<4>>]) -> f32 {
-    let pitch = pitch::<Const<4>>();
-    let scalars = tile.with_vector_size::<Const<1>>();
-    let first = (UNIT_POS / 64 * 16 * comptime!(pitch as u32 * 4) + UNIT_POS % 64) as usize;
+fn quarter_column(tile: &TileSlice, #[comptime] arithmetic: Arithmetic) -> f32 {
+    let (row, column) = ((UNIT_POS / 64 * 16) as usize, (UNIT_POS % 64) as usize);
     let mut sum = 0.0f32;
     #[unroll]
     for i in 0..16 {
-        sum += scalars[first + comptime!(i * pitch * 4)].extract(0usize);
+        sum += get::<Const<1>>(tile, row + i, column, arithmetic).extract(0usize);
     }
     sum
 }
 
 /// Fills a tile with indicators: 1 at (i, j) if row `row` + i has token `column` + j, else 0.
 #[cube]
-fn indicate(
-    tile: &mut [Vector<f32, Const<4>>],
-    tokens: &[i32],
-    start: usize,
-    rows: u32,
-    row: u32,
-    column: u32,
-) {
-    let pitch = pitch::<Const<4>>();
-    let out = tile.with_vector_size_mut::<Const<1>>();
+fn indicate(tile: &mut TileSlice, tokens: &[i32], start: usize, rows: u32, row: u32, column: u32) {
     for i in 0..comptime!((SIDE * SIDE / UNITS) as u32) {
         let at = UNIT_POS + i * comptime!(UNITS as u32);
         let (r, c) = (at / comptime!(SIDE as u32), at % comptime!(SIDE as u32));
@@ -182,7 +177,7 @@ fn indicate(
         if row + r < rows && tokens[start + (row + r) as usize] == i32::cast_from(column + c) {
             value = 1.0f32;
         }
-        out[(r * comptime!(pitch as u32 * 4) + c) as usize] = Vector::new(value);
+        put::<f32, Const<1>>(tile, r as usize, c as usize, Vector::new(value), Arithmetic::Bf16);
     }
 }
 
@@ -207,20 +202,20 @@ pub(crate) fn weight_shares<X: Size, Y: Size>(
     let (output, input) = (CUBE_POS_Y / input_blocks * side, CUBE_POS_Y % input_blocks * side);
     let of_grad = Matrix { start: run * rows as usize * outputs as usize, rows, columns: outputs };
     let of_x = Matrix { start: run * rows as usize * inputs as usize, rows, columns: inputs };
-    let mut left = empty_tile::<f32, Const<4>>();
-    let mut right = empty_tile::<f32, Const<4>>();
+    let mut left = empty_tile(arithmetic);
+    let mut right = empty_tile(arithmetic);
     let mut sums = zeros();
     let mut column_sum = 0.0f32;
     for step in 0..min(rows - first, slice).div_ceil(side) {
         let row = first + step * side;
         sync_cube();
-        load::<Y>(&mut left, grad, &of_grad, row, output);
-        load::<X>(&mut right, x, &of_x, row, input);
+        load::<Y>(&mut left, grad, &of_grad, row, output, arithmetic);
+        load::<X>(&mut right, x, &of_x, row, input, arithmetic);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
+        multiply(&mut sums, &left, &right, steps_of(rows - row, 0u32), orders, arithmetic.both());
         if comptime!(biased) {
-            column_sum += quarter_column(&left);
+            column_sum += quarter_column(&left, arithmetic);
         }
     }
     let weights = outputs as usize * inputs as usize;
@@ -265,17 +260,19 @@ pub(crate) fn table_shares<Y: Size>(
     let column_blocks = columns.div_ceil(side);
     let (token, column) = (CUBE_POS_Y / column_blocks * side, CUBE_POS_Y % column_blocks * side);
     let of_grad = Matrix { start: run * rows as usize * columns as usize, rows, columns };
-    let mut left = empty_tile::<f32, Const<4>>();
-    let mut right = empty_tile::<f32, Const<4>>();
+    // Zeros and ones are exact.
+    let mut left = empty_tile(Arithmetic::Bf16);
+    let mut right = empty_tile(arithmetic);
     let mut sums = zeros();
     for step in 0..min(rows - first, slice).div_ceil(side) {
         let row = first + step * side;
         sync_cube();
         indicate(&mut left, tokens, run * rows as usize, rows, row, token);
-        load::<Y>(&mut right, grad, &of_grad, row, column);
+        load::<Y>(&mut right, grad, &of_grad, row, column, arithmetic);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
+        let parts = comptime!((1, arithmetic.parts()));
+        multiply(&mut sums, &left, &right, steps_of(rows - row, 0u32), orders, parts);
     }
     let start = CUBE_POS_X as usize * vocab as usize * columns as usize;
     let out = Matrix { start, rows: vocab, columns };

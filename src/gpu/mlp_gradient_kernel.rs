@@ -7,6 +7,7 @@
 
 use super::math::{normal, one_less_exp};
 use super::mlp_kernel::{Shape, UNITS, before, hidden_row, load_row, load_weights};
+use super::tile::lane;
 use cubecl::prelude::*;
 
 /// Positions whose share of the weights' gradients one cube adds up.
@@ -160,7 +161,7 @@ pub(crate) fn lambda_gradients(
     #[unroll]
     for l in 0..comptime!(shape.levels) {
         let sum = plane_sum(output_sums[l]);
-        if UNIT_POS_PLANE == 0 {
+        if lane() == 0 {
             table[UNIT_POS as usize / 32 * shape.levels + l] = sum;
         }
     }

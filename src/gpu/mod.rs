@@ -37,6 +37,7 @@ pub(crate) mod operator;
 mod partial;
 pub(crate) mod pointwise;
 mod pointwise_kernel;
+mod product;
 pub(crate) mod projection;
 mod projection_kernel;
 pub(crate) mod thread;

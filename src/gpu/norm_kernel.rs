@@ -1,5 +1,6 @@
 //! Layer normalisation of short rows, a plane a row: kernels.
 
+use super::tile::lane;
 use cubecl::prelude::*;
 
 /// Planes of a cube.
@@ -24,7 +25,7 @@ fn normalise(
     let mut sum = 0.0f32;
     #[unroll]
     for i in 0..count {
-        let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+        let column = lane() + comptime!(i as u32 * 32);
         let mut value = 0.0f32;
         if column < columns {
             value = x[start + column as usize];
@@ -40,7 +41,7 @@ fn normalise(
     let mut squares = 0.0f32;
     #[unroll]
     for i in 0..count {
-        let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+        let column = lane() + comptime!(i as u32 * 32);
         let mut value = 0.0f32;
         if column < columns {
             value = values[i] - mean;
@@ -80,7 +81,7 @@ pub(crate) fn norms(
         let shared = (row / rows) as usize * columns as usize;
         #[unroll]
         for i in 0..count {
-            let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+            let column = lane() + comptime!(i as u32 * 32);
             if column < columns {
                 let at = shared + column as usize;
                 y[start + column as usize] = hat[i] * weight[at] + bias[at];
@@ -115,7 +116,7 @@ pub(crate) fn norm_gradients(
     let mut bias_sums = Array::<f32>::new(count);
     #[unroll]
     for i in 0..count {
-        let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+        let column = lane() + comptime!(i as u32 * 32);
         let mut value = 0.0f32;
         if column < columns {
             value = weight[(run * columns + column) as usize];
@@ -133,7 +134,7 @@ pub(crate) fn norm_gradients(
         let mut dot = 0.0f32;
         #[unroll]
         for i in 0..count {
-            let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+            let column = lane() + comptime!(i as u32 * 32);
             let mut value = 0.0f32;
             if column < columns {
                 value = grad[start + column as usize];
@@ -149,7 +150,7 @@ pub(crate) fn norm_gradients(
         let slope = plane_sum(dot) * scale;
         #[unroll]
         for i in 0..count {
-            let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+            let column = lane() + comptime!(i as u32 * 32);
             if column < columns {
                 x_grad[start + column as usize] = inverse * (scaled[i] - mean - hat[i] * slope);
             }
@@ -160,10 +161,10 @@ pub(crate) fn norm_gradients(
     let out = CUBE_POS_X as usize * 2 * columns as usize;
     #[unroll]
     for i in 0..count {
-        both[(plane * 64 + UNIT_POS_PLANE) as usize] = weight_sums[i];
-        both[(plane * 64 + 32 + UNIT_POS_PLANE) as usize] = bias_sums[i];
+        both[(plane * 64 + lane()) as usize] = weight_sums[i];
+        both[(plane * 64 + 32 + lane()) as usize] = bias_sums[i];
         sync_cube();
-        let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+        let column = lane() + comptime!(i as u32 * 32);
         if plane < 2 && column < columns {
             let mut sum = 0.0f32;
             #[unroll]

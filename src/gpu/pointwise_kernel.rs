@@ -1,6 +1,7 @@
 //! Elementwise functions, softmax of short rows, and the decay of the recall model: kernels.
 
 use super::math::{normal, sigmoid, softplus};
+use super::tile::lane;
 use cubecl::prelude::*;
 
 /// An elementwise function.
@@ -84,7 +85,7 @@ pub(crate) fn exponentials(
     let mut most = x[start];
     #[unroll]
     for i in 0..count {
-        let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+        let column = lane() + comptime!(i as u32 * 32);
         let mut value = most;
         if column < columns {
             value = x[start + column as usize];
@@ -96,7 +97,7 @@ pub(crate) fn exponentials(
     let mut sum = 0.0f32;
     #[unroll]
     for i in 0..count {
-        let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+        let column = lane() + comptime!(i as u32 * 32);
         let mut value = 0.0f32;
         if column < columns {
             value = (values[i] - most).exp();
@@ -127,7 +128,7 @@ pub(crate) fn softmax(
             let mut dot = 0.0f32;
             #[unroll]
             for i in 0..count {
-                let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+                let column = lane() + comptime!(i as u32 * 32);
                 if column < columns {
                     dot += values[i] * grad[start + column as usize];
                 }
@@ -135,7 +136,7 @@ pub(crate) fn softmax(
             let mean = plane_sum(dot) * scale;
             #[unroll]
             for i in 0..count {
-                let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+                let column = lane() + comptime!(i as u32 * 32);
                 if column < columns {
                     let at = start + column as usize;
                     y[at] = values[i] * scale * (grad[at] - mean);
@@ -144,7 +145,7 @@ pub(crate) fn softmax(
         } else {
             #[unroll]
             for i in 0..count {
-                let column = UNIT_POS_PLANE + comptime!(i as u32 * 32);
+                let column = lane() + comptime!(i as u32 * 32);
                 if column < columns {
                     y[start + column as usize] = values[i] * scale;
                 }
@@ -203,7 +204,7 @@ pub(crate) fn decay_gradients(
     let bias_sum = plane_sum(bias_sum);
     let log_sum = plane_sum(log_sum);
     let mut sums = Shared::<[f32]>::new_slice(comptime!(2 * UNITS / 32));
-    if UNIT_POS_PLANE == 0 {
+    if lane() == 0 {
         sums[(UNIT_POS / 32) as usize] = bias_sum;
         sums[(UNIT_POS / 32) as usize + comptime!(UNITS / 32)] = log_sum;
     }

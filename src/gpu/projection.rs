@@ -5,9 +5,9 @@
 //! joint finds it: the graph's order has the joint come after all of them.
 
 use super::launch::{contiguous, width};
-use super::linear::{ARITHMETIC, fits as fits_linear};
+use super::linear::fits as fits_linear;
 use super::projection_kernel::{project as project_kernel, project_back, projection_shares};
-use super::{DeviceTensor, Operand, empty, matrix, partial, register, resolve, tile};
+use super::{Arithmetic, DeviceTensor, Operand, empty, matrix, partial, register, resolve, tile};
 use burn::backend::autodiff::{
     checkpoint::{base::Checkpointer, strategy::NoCheckpointing},
     grads::Gradients,
@@ -24,12 +24,16 @@ pub(crate) fn fits<const N: usize>(weights: &[Tensor<3>; N]) -> bool {
 }
 
 /// x W_iᵀ for every i, with x [R, M, I] and W_i [R, O_i, I] in f32: outputs [R, M, O_i].
-pub(crate) fn project<const N: usize>(x: Tensor<3>, weights: [Tensor<3>; N]) -> [Tensor<3>; N] {
+pub(crate) fn project<const N: usize>(
+    arithmetic: Arithmetic,
+    x: Tensor<3>,
+    weights: [Tensor<3>; N],
+) -> [Tensor<3>; N] {
     let x = Operand::new(x);
     let weights = weights.map(Operand::new);
     let like = x.primitive();
     let read = |operand: &Operand| contiguous(&resolve(operand.primitive()));
-    let maps = Maps { x: read(&x), weights: weights.iter().map(read).collect() };
+    let maps = Maps { arithmetic, x: read(&x), weights: weights.iter().map(read).collect() };
     let mut outputs = maps.forward().into_iter();
     let outputs = weights.each_ref().map(|_| register(outputs.next().expect("an output a map"), &like));
     if std::iter::once(&x).chain(&weights).all(|operand| matches!(operand, Operand::Plain(_))) {
@@ -106,7 +110,7 @@ impl<const P: usize> Backward<Cube, P> for JointNode<P> {
         let gathered = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         // A map on which nothing depends has no gradient.
         let (mut parents, mut kept) = (Vec::new(), Vec::new());
-        let Maps { x, weights } = ops.state;
+        let Maps { arithmetic, x, weights } = ops.state;
         let [of_x, of_weights @ ..] = ops.parents.as_slice() else { return };
         for ((grad, weight), parent) in gathered.into_iter().zip(weights).zip(of_weights) {
             if let Some(grad) = grad {
@@ -115,7 +119,7 @@ impl<const P: usize> Backward<Cube, P> for JointNode<P> {
             }
         }
         let (grad, weights): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
-        let maps = Maps { x, weights };
+        let maps = Maps { arithmetic, x, weights };
         if let Some(parent) = of_x {
             grads.register::<Cube>(parent.id, register(maps.input_gradient(&grad), &like));
         }
@@ -132,6 +136,7 @@ impl<const P: usize> Backward<Cube, P> for JointNode<P> {
 /// What the maps were given, row-major.
 #[derive(Clone, Debug)]
 struct Maps {
+    arithmetic: Arithmetic,
     x: DeviceTensor,
     weights: Vec<DeviceTensor>,
 }
@@ -179,7 +184,7 @@ impl Maps {
                 rows as u32,
                 inner as u32,
                 self.tiles() as u32,
-                ARITHMETIC,
+                self.arithmetic,
             );
         }
         outputs
@@ -207,7 +212,7 @@ impl Maps {
                 rows as u32,
                 inner as u32,
                 self.tiles() as u32,
-                ARITHMETIC,
+                self.arithmetic,
             );
         }
         x_grad
@@ -237,7 +242,7 @@ impl Maps {
                 inner as u32,
                 self.tiles() as u32,
                 all as u32,
-                ARITHMETIC,
+                self.arithmetic,
             );
         }
         let shapes: Vec<[usize; 2]> = sizes.iter().map(|&size| [size, inner]).collect();

@@ -4,25 +4,26 @@
 //! number of a tile which map it is working for.
 
 use super::matrix::{Matrix, SLICE, load};
+use super::product::{Extent, Orders, multiply, multiply_part, steps_of};
 use super::tile::{
-    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, first_column, first_row, multiply,
-    multiply_part, zeros,
+    Arithmetic, GROUPS, Rows, SIDE, TileSlice, empty_tile, first_column, first_row, plane_row, zeros,
 };
 use cubecl::prelude::*;
 
 /// [`load`] of a matrix whose number of columns allows no vectors, or vectors of four.
 #[cube]
 fn load_any(
-    tile: &mut [Vector<f32, Const<4>>],
+    tile: &mut TileSlice,
     x: &[Vector<f32, Const<1>>],
     matrix: &Matrix,
     row: u32,
     column: u32,
+    #[comptime] arithmetic: Arithmetic,
 ) {
     if matrix.columns % 4 == 0 {
-        load::<Const<4>>(tile, x.with_vector_size::<Const<4>>(), matrix, row, column);
+        load::<Const<4>>(tile, x.with_vector_size::<Const<4>>(), matrix, row, column, arithmetic);
     } else {
-        load::<Const<1>>(tile, x, matrix, row, column);
+        load::<Const<1>>(tile, x, matrix, row, column, arithmetic);
     }
 }
 
@@ -72,10 +73,10 @@ pub(crate) fn project<X: Size>(
     let blocks = rows.div_ceil(side);
     let (run, row) = ((CUBE_POS_X / blocks) as usize, CUBE_POS_X % blocks * side);
     let of_x = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
-    let mut left = empty_tile::<f32, Const<4>>();
-    let mut right = empty_tile::<f32, Const<4>>();
+    let mut left = empty_tile(arithmetic);
+    let mut right = empty_tile(arithmetic);
     if inner <= side {
-        load::<X>(&mut left, x, &of_x, row, 0u32);
+        load::<X>(&mut left, x, &of_x, row, 0u32, arithmetic);
     }
     for tile in 0..tiles {
         let mut sums = zeros();
@@ -84,7 +85,7 @@ pub(crate) fn project<X: Size>(
             sync_cube();
             // With one block of the inner axis, the left factor is still there.
             if inner > side {
-                load::<X>(&mut left, x, &of_x, row, depth);
+                load::<X>(&mut left, x, &of_x, row, depth, arithmetic);
             }
             let mut groups = 8u32;
             let mut own = tile;
@@ -95,7 +96,7 @@ pub(crate) fn project<X: Size>(
                 if own < count {
                     let start = run * size as usize * inner as usize;
                     let matrix = Matrix { start, rows: size, columns: inner };
-                    load::<X>(&mut right, weights.index(i), &matrix, own * side, depth);
+                    load::<X>(&mut right, weights.index(i), &matrix, own * side, depth, arithmetic);
                     groups = min((size - own * side).div_ceil(8), 8u32);
                 }
                 // Past the tile's map this has wrapped around, and is larger than any number of tiles.
@@ -104,7 +105,7 @@ pub(crate) fn project<X: Size>(
             sync_cube();
             let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
             let extent = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: groups };
-            multiply_part::<f32, Const<4>>(&mut sums, &left, &right, &extent, orders, arithmetic);
+            multiply_part(&mut sums, &left, &right, &extent, orders, arithmetic.both());
         }
         let mut own = tile;
         #[unroll]
@@ -136,11 +137,12 @@ pub(crate) fn project_back<X: Size>(
     let blocks = rows.div_ceil(side);
     let (run, row) = ((CUBE_POS_X / blocks) as usize, CUBE_POS_X % blocks * side);
     let column = CUBE_POS_Y * side;
-    let mut left = empty_tile::<f32, Const<4>>();
-    let mut right = empty_tile::<f32, Const<4>>();
+    let mut left = empty_tile(arithmetic);
+    let mut right = empty_tile(arithmetic);
     let mut sums = zeros();
     for tile in 0..tiles {
         sync_cube();
+        let mut steps = 4u32;
         let mut own = tile;
         #[unroll]
         for i in 0..sizes.len() {
@@ -148,16 +150,17 @@ pub(crate) fn project_back<X: Size>(
             let count = size.div_ceil(side);
             if own < count {
                 let of_grad = Matrix { start: run * rows as usize * size as usize, rows, columns: size };
-                load_any(&mut left, grads.index(i), &of_grad, row, own * side);
+                load_any(&mut left, grads.index(i), &of_grad, row, own * side, arithmetic);
                 let start = run * size as usize * inner as usize;
                 let of_weight = Matrix { start, rows: size, columns: inner };
-                load::<X>(&mut right, weights.index(i), &of_weight, own * side, column);
+                load::<X>(&mut right, weights.index(i), &of_weight, own * side, column, arithmetic);
+                steps = steps_of(size, own);
             }
             own -= count;
         }
         sync_cube();
         let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
-        multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
+        multiply(&mut sums, &left, &right, steps, orders, arithmetic.both());
     }
     let matrix = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
     store_any(x_grad, &sums, &matrix, row, column);
@@ -185,12 +188,13 @@ pub(crate) fn projection_shares<X: Size>(
     let slices = rows.div_ceil(slice);
     let (run, first) = ((place / slices) as usize, place % slices * slice);
     let of_x = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
-    let mut left = empty_tile::<f32, Const<4>>();
-    let mut right = empty_tile::<f32, Const<4>>();
+    let mut left = empty_tile(arithmetic);
+    let mut right = empty_tile(arithmetic);
     let mut sums = zeros();
     for step in 0..min(rows - first, slice).div_ceil(side) {
         let row = first + step * side;
         sync_cube();
+        let mut outputs = 0u32;
         let mut own = tile;
         #[unroll]
         for i in 0..sizes.len() {
@@ -198,14 +202,18 @@ pub(crate) fn projection_shares<X: Size>(
             let count = size.div_ceil(side);
             if own < count {
                 let of_grad = Matrix { start: run * rows as usize * size as usize, rows, columns: size };
-                load_any(&mut left, grads.index(i), &of_grad, row, own * side);
+                load_any(&mut left, grads.index(i), &of_grad, row, own * side, arithmetic);
+                outputs = min(size - own * side, side);
             }
             own -= count;
         }
-        load::<X>(&mut right, x, &of_x, row, input);
+        load::<X>(&mut right, x, &of_x, row, input, arithmetic);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<f32, Const<4>>(&mut sums, &left, &right, orders, arithmetic);
+        // A small map's weight has rows for some of the planes only.
+        if plane_row() < outputs {
+            multiply(&mut sums, &left, &right, steps_of(rows - row, 0u32), orders, arithmetic.both());
+        }
     }
     let mut own = tile;
     let mut start = place as usize * all as usize * inner as usize;

@@ -194,7 +194,8 @@ pub(super) fn mix(
             let lambda = lambda::evaluate(&*model.map, input, layer)?;
             see_lambda(lambda.clone());
             let lambda = lambda.reshape([n, seq_len, heads, levels]);
-            let inputs = Inputs::from_trusted_values(q, k, v, log_decay, lambda)?.with_tf32(model.tf32());
+            let inputs =
+                Inputs::from_trusted_values(q, k, v, log_decay, lambda)?.with_products(model.products());
             match past {
                 Some(Past::Levels(state)) => state.extend(inputs, model.chunk)?,
                 _ => chunkwise(inputs, model.chunk),

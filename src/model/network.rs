@@ -3,7 +3,7 @@
 use super::head::{self, Loss, Scores};
 use super::{Mixer, ModelConfig, language, recall};
 use crate::attention::ChunkSize;
-use crate::cohort::{Parameters, Spec, embedding, embedding_gradient, linear, plain};
+use crate::cohort::{Parameters, Products, Spec, embedding, embedding_gradient, linear, linear_as, plain};
 use crate::host;
 use crate::lambda::LambdaMap;
 use crate::{Error, Result};
@@ -18,20 +18,28 @@ pub enum Precision {
     /// Single precision throughout.
     #[default]
     F32,
-    /// Single precision, but the factors of the operator's products are rounded to TF32 (10 bits of mantissa) on a
-    /// GPU. The CPU has no TF32 and computes as for f32.
-    Tf32,
+    /// Single precision, but on a GPU the factors of products are sums of two bf16 numbers, 16 bits of mantissa, as
+    /// in PyTorch's `high`. The CPU computes as for f32.
+    High,
     /// The language model's matrix products of activations and weights in bfloat16; weights, norms, the
-    /// operator and its state, the loss and the optimiser stay in f32, the operator's products in TF32. GPUs
+    /// operator and its state, the loss and the optimiser stay in f32, the operator's products as in `high`. GPUs
     /// only.
     Bf16,
 }
 
 impl Precision {
+    /// How products of what stays in f32 are computed.
+    fn products(self) -> Products {
+        match self {
+            Self::F32 => Products::Full,
+            Self::High | Self::Bf16 => Products::High,
+        }
+    }
+
     /// x Wᵀ for x [R, M, I], W [R, O, I]; the result is in the type of x.
     pub(super) fn linear(self, x: Tensor<3>, weight: Tensor<3>) -> Tensor<3> {
         match self {
-            Self::F32 | Self::Tf32 => linear(x, weight, None),
+            Self::F32 | Self::High => linear_as(self.products(), x, weight, None),
             Self::Bf16 => {
                 let dtype = x.dtype();
                 linear(x.cast(DType::BF16), weight.cast(DType::BF16), None).cast(dtype)
@@ -42,7 +50,7 @@ impl Precision {
     /// a b; the result is in the type of a.
     pub(super) fn matmul(self, a: Tensor<3>, b: Tensor<3>) -> Tensor<3> {
         match self {
-            Self::F32 | Self::Tf32 => a.matmul(b),
+            Self::F32 | Self::High => a.matmul(b),
             Self::Bf16 => {
                 let dtype = a.dtype();
                 a.cast(DType::BF16).matmul(b.cast(DType::BF16)).cast(dtype)
@@ -278,9 +286,9 @@ impl Model {
         parameters.get(name)
     }
 
-    /// Whether the operator may round to TF32.
-    pub(super) fn tf32(&self) -> bool {
-        self.precision != Precision::F32
+    /// How products of f32 are computed.
+    pub(super) fn products(&self) -> Products {
+        self.precision.products()
     }
 
     /// x Wᵀ in the model's precision; the result is in that of x.

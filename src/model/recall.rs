@@ -7,7 +7,7 @@
 use super::{INIT_STD, Mixer, Model, ModelConfig};
 use crate::Result;
 use crate::attention::{Inputs, chunkwise, linear as linear_attention, softmax};
-use crate::cohort::{Init, Parameters, Spec, embedding, layer_norm, linear, linear_many, log_decay};
+use crate::cohort::{Init, Parameters, Spec, embedding, layer_norm, linear_as, linear_many_as, log_decay};
 use crate::lambda::{self, LambdaInput, Scope};
 use burn::tensor::{Int, Tensor};
 
@@ -65,7 +65,7 @@ pub(super) fn hidden(
         let prefix = format!("layers.{layer}.");
         let get = |name: &str| parameters.get(&format!("{prefix}{name}"));
         let y = mix(model, x.clone(), batch, Scope::new(parameters, &prefix), &mut see_lambda)?;
-        let y = linear(y, get("out.weight")?, None);
+        let y = linear_as(model.products(), y, get("out.weight")?, None);
         x = layer_norm(y, Some(x), get("norm.weight")?, get("norm.bias")?, NORM_EPSILON);
     }
     Ok(layer_norm(x, None, parameters.get("norm.weight")?, parameters.get("norm.bias")?, NORM_EPSILON))
@@ -81,7 +81,7 @@ fn mix(
 ) -> Result<Tensor<3>> {
     let [runs, tokens, d_model] = x.dims();
     let seq_len = tokens / batch;
-    let heads = model.config.heads;
+    let (heads, products) = (model.config.heads, model.products());
     let by_head = |projected: Tensor<3>| -> Tensor<4> {
         projected.reshape([runs * batch, seq_len, heads, d_model / heads])
     };
@@ -92,17 +92,17 @@ fn mix(
     };
     let y = match model.config.mixer {
         Mixer::Softmax => {
-            let [q, k, v] = linear_many(&x, [q, k, v]).map(by_head);
+            let [q, k, v] = linear_many_as(products, &x, [q, k, v]).map(by_head);
             softmax(q, k, v)
         }
         Mixer::Linear => {
-            let [q, k, v, step] = linear_many(&x, [q, k, v, layer.get("dt.weight")?]);
+            let [q, k, v, step] = linear_many_as(products, &x, [q, k, v, layer.get("dt.weight")?]);
             let [q, k, v] = [q, k, v].map(by_head);
             linear_attention(q, k, v, log_decay(step)?, model.chunk)
         }
         Mixer::LogLinear => {
             let weights = [q, k, v, layer.get("dt.weight")?, layer.get("d_proj.weight")?];
-            let [q, k, v, step, d] = linear_many(&x, weights);
+            let [q, k, v, step, d] = linear_many_as(products, &x, weights);
             let [q, k, v] = [q, k, v].map(by_head);
             let levels = model.config.levels();
             let d = d.reshape([runs, tokens, heads, levels]);
@@ -111,7 +111,7 @@ fn mix(
             see_lambda(lambda.clone());
             let lambda = lambda.reshape([runs * batch, seq_len, heads, levels]);
             let inputs = Inputs::from_trusted_values(q, k, v, log_decay(step)?, lambda)?;
-            chunkwise(inputs.with_tf32(model.tf32()), model.chunk)
+            chunkwise(inputs.with_products(products), model.chunk)
         }
     };
     Ok(y.reshape([runs, tokens, d_model]))

@@ -226,7 +226,7 @@ impl RunConfig {
         self.model.validate()?;
         self.train.validate()?;
         if self.train.precision == Precision::Bf16 && self.model.language.is_none() {
-            let expected = "f32 or tf32 for the recall model (bf16 is the language model's)";
+            let expected = "f32 or high for the recall model (bf16 is the language model's)";
             return Err(Error::value("train.precision", expected, "bf16"));
         }
         if task.seq_len() > self.model.max_seq_len {

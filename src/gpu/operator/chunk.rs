@@ -4,7 +4,7 @@
 //! it, which is 0 to 6; a position and an earlier chunk have level 7 + the highest bit in which the two chunks'
 //! indices differ.
 
-use crate::gpu::tile::{GROUPS, Rows, SIDE, UNITS, first_column, first_row, pitch};
+use crate::gpu::tile::{Arithmetic, GROUPS, Rows, SIDE, TileSlice, UNITS, first_column, first_row, put};
 use cubecl::prelude::*;
 
 /// Levels of positions inside a chunk.
@@ -48,100 +48,99 @@ pub(crate) fn place_of(row: u32, chunk: u32, heads: u32, seq_len: u32) -> Place 
     }
 }
 
-/// Vector `at` of the 64 columns of x [N, T, H, columns] from column 64 · `block` on, row after row: its row, its
-/// place in a tile and its value, zero beyond the sequence and the last column.
-#[cube]
-fn vector_of<E: Float, W: Size>(
-    x: &[Vector<E, W>],
-    layout: &Layout,
-    place: &Place,
-    block: u32,
-    at: u32,
-) -> (usize, usize, Vector<E, W>) {
-    let pitch = pitch::<W>();
-    let width = W::value();
-    let row_vectors = comptime!((SIDE / width) as u32);
-    let (row, column) = (at / row_vectors, at % row_vectors);
-    let from = block * comptime!(SIDE as u32) + column * comptime!(width as u32);
-    let mut value = Vector::<E, W>::new(E::from_int(0));
-    if row < place.length && from < layout.columns {
-        let at = chunk_start(layout, place) + row * layout.position + from;
-        value = x[(at / comptime!(width as u32)) as usize];
-    }
-    (row as usize, row as usize * pitch + column as usize, value)
+/// A unit's share of 64 columns of x [N, T, H, columns], vectors of W below one another in every so many rows.
+#[derive(CubeType, Clone, Copy)]
+struct Share {
+    /// Row and index in it of the first vector.
+    row: u32,
+    index: u32,
+    /// Rows that there are: none for a unit whose columns are beyond the last.
+    length: u32,
+    /// The first vector in memory, and vectors from one to the next.
+    start: u32,
+    step: u32,
 }
 
-/// Fills a tile with 64 columns of x [N, T, H, columns], from column 64 · `block` on.
+#[cube]
+fn share_of<W: Size>(layout: &Layout, place: &Place, block: u32) -> Share {
+    let width = W::value();
+    let row_vectors = comptime!((SIDE / width) as u32);
+    let (row, index) = (UNIT_POS / row_vectors, UNIT_POS % row_vectors);
+    let from = block * comptime!(SIDE as u32) + index * comptime!(width as u32);
+    Share {
+        row,
+        index,
+        length: select(from < layout.columns, place.length, 0u32),
+        start: (chunk_start(layout, place) + row * layout.position + from) / comptime!(width as u32),
+        step: layout.position * comptime!((UNITS * width / SIDE) as u32) / comptime!(width as u32),
+    }
+}
+
+/// Fills a tile with 64 columns of x [N, T, H, columns], from column 64 · `block` on; zeros beyond the sequence and
+/// the last column.
 #[cube]
 pub(crate) fn load<E: Float, W: Size>(
-    tile: &mut [Vector<E, W>],
+    tile: &mut TileSlice,
     x: &[Vector<E, W>],
     layout: &Layout,
     place: &Place,
     block: u32,
+    #[comptime] arithmetic: Arithmetic,
 ) {
     let width = W::value();
+    let share = share_of::<W>(layout, place, block);
     #[unroll]
     for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
-        let (_row, to, value) =
-            vector_of::<E, W>(x, layout, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
-        tile[to] = value;
+        let row = share.row + comptime!((i * UNITS * width / SIDE) as u32);
+        let mut value = Vector::<E, W>::new(E::from_int(0));
+        if row < share.length {
+            value = x[(share.start + share.step * comptime!(i as u32)) as usize];
+        }
+        put::<E, W>(tile, row as usize, share.index as usize, value, arithmetic);
     }
 }
 
 /// [`load`], each row multiplied by its factor.
 #[cube]
 pub(crate) fn load_scaled<E: Float, W: Size>(
-    tile: &mut [Vector<E, W>],
+    tile: &mut TileSlice,
     x: &[Vector<E, W>],
     layout: &Layout,
     place: &Place,
     block: u32,
     factors: &[f32],
+    #[comptime] arithmetic: Arithmetic,
 ) {
     let width = W::value();
+    let share = share_of::<W>(layout, place, block);
     #[unroll]
     for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
-        let (row, to, value) =
-            vector_of::<E, W>(x, layout, place, block, UNIT_POS + comptime!((i * UNITS) as u32));
-        let scaled = Vector::<f32, W>::cast_from(value) * Vector::<f32, W>::new(factors[row]);
-        tile[to] = Vector::<E, W>::cast_from(scaled);
-    }
-}
-
-/// Cumulative log-decay inside a chunk: the sum over its positions up to and with each. In f64, so that small
-/// differences after a large decay are not lost. Ends with a barrier.
-#[cube]
-pub(crate) fn cumulative_decay(log_decay: &[f32], layout: &Layout, place: &Place, sums: &mut [f64]) {
-    if UNIT_POS < 32 {
-        let start = chunk_start(layout, place);
-        let first = UNIT_POS * 2;
-        let mut a = 0.0f64;
-        let mut b = 0.0f64;
-        if first < place.length {
-            a = f64::cast_from(log_decay[(start + first * layout.position) as usize]);
+        let row = share.row + comptime!((i * UNITS * width / SIDE) as u32);
+        let mut value = Vector::<f32, W>::new(0.0f32);
+        if row < share.length {
+            let found = x[(share.start + share.step * comptime!(i as u32)) as usize];
+            value = Vector::<f32, W>::cast_from(found) * Vector::<f32, W>::new(factors[row as usize]);
         }
-        if first + 1 < place.length {
-            b = f64::cast_from(log_decay[(start + (first + 1) * layout.position) as usize]);
-        }
-        let through = plane_inclusive_sum(a + b);
-        sums[first as usize] = through - b;
-        sums[first as usize + 1] = through;
+        put::<f32, W>(tile, row as usize, share.index as usize, value, arithmetic);
     }
-    sync_cube();
 }
 
 /// λ of the levels inside the chunk: 7 numbers a position. Zero beyond the sequence and λ's levels.
 #[cube]
 pub(crate) fn local_lambda(lambda: &[f32], layout: &Layout, place: &Place, out: &mut [f32]) {
-    let start = chunk_start(layout, place);
-    for i in range_stepped(UNIT_POS, comptime!((SIDE * LOCAL_LEVELS) as u32), comptime!(UNITS as u32)) {
-        let (row, level) = (i / comptime!(LOCAL_LEVELS as u32), i % comptime!(LOCAL_LEVELS as u32));
-        let mut value = 0.0f32;
-        if row < place.length && level < layout.columns {
-            value = lambda[(start + row * layout.position + level) as usize];
+    // Four units a position.
+    let (row, first) = (UNIT_POS / 4, UNIT_POS % 4);
+    let start = chunk_start(layout, place) + row * layout.position;
+    #[unroll]
+    for i in 0..2u32 {
+        let level = first + i * 4;
+        if level < comptime!(LOCAL_LEVELS as u32) {
+            let mut value = 0.0f32;
+            if row < place.length && level < layout.columns {
+                value = lambda[(start + level) as usize];
+            }
+            out[(row * comptime!(LOCAL_LEVELS as u32) + level) as usize] = value;
         }
-        out[i as usize] = value;
     }
 }
 
@@ -197,41 +196,47 @@ pub(crate) fn scale(rows: &mut Rows, factors: (f32, f32)) {
     }
 }
 
-/// Products of each row with the same row of a tile, over a plane's columns.
+/// Products of each row with the same row of 64 columns of x [N, T, H, columns], from column 64 · `block` on, over a
+/// plane's columns.
 #[cube]
-pub(crate) fn dot_rows<E: Float, W: Size>(rows: &Rows, tile: &[Vector<E, W>]) -> (f32, f32) {
-    let pitch = pitch::<W>();
-    let width = W::value();
-    let pairs = tile.with_vector_size::<Const<2>>();
-    let half = comptime!(pitch * width / 2);
-    let at = first_row() as usize * half + first_column() as usize / 2;
-    let mut first = Vector::<f32, Const<2>>::new(0.0f32);
-    let mut second = Vector::<f32, Const<2>>::new(0.0f32);
+pub(crate) fn dot_rows<E: Float>(
+    rows: &Rows,
+    x: &[Vector<E, Const<2>>],
+    layout: &Layout,
+    place: &Place,
+    block: u32,
+) -> (f32, f32) {
+    let column = block * comptime!(SIDE as u32) + first_column();
+    let start = chunk_start(layout, place) + first_row() * layout.position + column;
+    let mut sums = Array::<f32>::new(2usize);
     #[unroll]
-    for group in 0..GROUPS {
-        let pair = rows.index(group);
-        first += pair[0] * Vector::cast_from(pairs[at + comptime!(group * 4)]);
-        second += pair[1] * Vector::cast_from(pairs[at + comptime!(group * 4 + 8 * half)]);
+    for half in 0..2 {
+        let at = (start + layout.position * comptime!(8 * half as u32)) / 2;
+        let mut sum = Vector::<f32, Const<2>>::new(0.0f32);
+        if first_row() + comptime!(8 * half as u32) < place.length {
+            #[unroll]
+            for group in 0..GROUPS {
+                if column + comptime!(8 * group as u32) < layout.columns {
+                    let value = x[(at + comptime!(4 * group as u32)) as usize];
+                    sum += rows.index(group)[half] * Vector::cast_from(value);
+                }
+            }
+        }
+        sums[half] = row_sum(sum.extract(0usize) + sum.extract(1usize));
     }
-    (
-        row_sum(first.extract(0usize) + first.extract(1usize)),
-        row_sum(second.extract(0usize) + second.extract(1usize)),
-    )
+    (sums[0], sums[1])
 }
 
 /// Writes a result to a tile.
 #[cube]
-pub(crate) fn to_tile<E: Float, W: Size>(tile: &mut [Vector<E, W>], rows: &Rows) {
-    let pitch = pitch::<W>();
-    let width = W::value();
-    let pairs = tile.with_vector_size_mut::<Const<2>>();
-    let half = comptime!(pitch * width / 2);
-    let at = first_row() as usize * half + first_column() as usize / 2;
+pub(crate) fn to_tile(tile: &mut TileSlice, rows: &Rows, #[comptime] arithmetic: Arithmetic) {
+    let (row, index) = (first_row() as usize, first_column() as usize / 2);
     #[unroll]
     for group in 0..GROUPS {
         let pair = rows.index(group);
-        pairs[at + comptime!(group * 4)] = Vector::cast_from(pair[0]);
-        pairs[at + comptime!(group * 4 + 8 * half)] = Vector::cast_from(pair[1]);
+        let index = index + comptime!(group * 4);
+        put::<f32, Const<2>>(tile, row, index, pair[0], arithmetic);
+        put::<f32, Const<2>>(tile, row + 8, index, pair[1], arithmetic);
     }
 }
 
@@ -244,17 +249,18 @@ pub(crate) fn store<E: Float>(
     place: &Place,
     block: u32,
 ) {
-    let start = chunk_start(layout, place);
+    let column = block * comptime!(SIDE as u32) + first_column();
+    let start = chunk_start(layout, place) + first_row() * layout.position + column;
     #[unroll]
-    for group in 0..GROUPS {
-        let column = block * comptime!(SIDE as u32) + comptime!(group as u32 * 8) + first_column();
-        let pair = rows.index(group);
-        #[unroll]
-        for half in 0..2 {
-            let row = first_row() + comptime!(half as u32 * 8);
-            if row < place.length && column < layout.columns {
-                let at = start + row * layout.position + column;
-                x[(at / 2) as usize] = Vector::cast_from(pair[half]);
+    for half in 0..2 {
+        let at = (start + layout.position * comptime!(8 * half as u32)) / 2;
+        if first_row() + comptime!(8 * half as u32) < place.length {
+            #[unroll]
+            for group in 0..GROUPS {
+                if column + comptime!(8 * group as u32) < layout.columns {
+                    x[(at + comptime!(4 * group as u32)) as usize] =
+                        Vector::cast_from(rows.index(group)[half]);
+                }
             }
         }
     }

@@ -1,9 +1,50 @@
-//! Gradient of log_decay: sums over all later positions, in spans.
+//! Decay: its sums inside a chunk, and its gradient, whose sums are over all later positions, in spans.
 
+use super::chunk::{Layout, Place, chunk_start};
+use crate::gpu::tile::lane;
 use cubecl::prelude::*;
 
 /// Positions whose decay gradient one cube finishes.
 pub(crate) const SPAN: usize = 1024;
+
+/// Cumulative log-decay at a position: the sum of two numbers, the second what the first has lost. So that small
+/// differences after a large decay are not lost.
+pub(crate) type Decay = Vector<f32, Const<2>>;
+
+/// The difference of two cumulative decays.
+#[cube]
+pub(crate) fn between(later: Decay, earlier: Decay) -> f32 {
+    (later.extract(0usize) - earlier.extract(0usize)) + (later.extract(1usize) - earlier.extract(1usize))
+}
+
+/// Cumulative log-decay inside a chunk: the sum over its positions up to and with each. Ends with a barrier.
+#[cube]
+pub(crate) fn cumulative_decay(log_decay: &[f32], layout: &Layout, place: &Place, sums: &mut [Decay]) {
+    if UNIT_POS < 32 {
+        let start = chunk_start(layout, place);
+        let first = UNIT_POS * 2;
+        let mut a = 0.0f64;
+        let mut b = 0.0f64;
+        if first < place.length {
+            a = f64::cast_from(log_decay[(start + first * layout.position) as usize]);
+        }
+        if first + 1 < place.length {
+            b = f64::cast_from(log_decay[(start + (first + 1) * layout.position) as usize]);
+        }
+        let through = plane_inclusive_sum(a + b);
+        sums[first as usize] = in_two(through - b);
+        sums[first as usize + 1] = in_two(through);
+    }
+    sync_cube();
+}
+
+#[cube]
+fn in_two(value: f64) -> Decay {
+    let first = f32::cast_from(value);
+    let mut both = Decay::new(first);
+    both.insert(1usize, f32::cast_from(value - f64::cast_from(first)));
+    both
+}
 
 /// Sums of rows less columns over each span of a head's positions. A cube of 256 units a span.
 #[cube(launch_unchecked)]
@@ -26,7 +67,7 @@ pub(crate) fn decay_sums(
         }
     }
     let sum = plane_sum(sum);
-    if UNIT_POS_PLANE == 0 {
+    if lane() == 0 {
         plane_sums[(UNIT_POS / 32) as usize] = sum;
     }
     sync_cube();
@@ -69,7 +110,7 @@ pub(crate) fn decay_gradient(
             value = f64::cast_from(row_flows[at]) - f64::cast_from(column_flows[at]);
         }
         let mut sum = plane_inclusive_sum(value);
-        if UNIT_POS_PLANE == 31 {
+        if lane() == 31 {
             plane_sums[plane as usize] = sum;
         }
         sync_cube();

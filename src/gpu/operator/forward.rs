@@ -1,41 +1,49 @@
 //! Output of the operator, a chunk a cube.
 
 use super::chunk::{
-    LOCAL_LEVELS, add_scaled, cumulative_decay, lambda_at, level_in_group, level_of_groups, load,
-    local_lambda, place_of, store, to_tile,
+    LOCAL_LEVELS, add_scaled, lambda_at, level_in_group, level_of_groups, load, local_lambda, place_of,
+    store, to_tile,
 };
-use super::tree::{Layouts, Tree, fetch_node, put, read_node, staged};
+use super::decay::{Decay, between, cumulative_decay};
+use super::tree::{Layouts, Tree, fetch_node, put_share, read_node, staged};
+use crate::gpu::product::{Extent, Orders, multiply, multiply_part, steps_of};
 use crate::gpu::tile::{
-    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, first_column, first_row, multiply,
-    multiply_part, plane_group, plane_row, zeros,
+    Arithmetic, GROUPS, Rows, SIDE, empty_tile, first_column, first_row, plane_group, plane_row, zeros,
 };
 use cubecl::prelude::*;
 
 /// Multiplies the scores of a chunk's positions by λ and decay; zero above the diagonal.
 #[cube]
-fn weigh(scores: &mut Rows, decay: &[f64], lambda: &[f32]) {
-    let (row, column) = (first_row(), first_column());
+fn weigh(scores: &mut Rows, decay: &[Decay], lambda: &[f32]) {
+    let column = first_column();
     #[unroll]
     for group in 0..GROUPS {
         let number = plane_group() + comptime!(group as u32);
         let pair = scores.index_mut(group);
         #[unroll]
         for half in 0..2 {
-            let i = row + comptime!(half as u32 * 8);
-            let at = decay[i as usize];
+            // The same for a whole plane, and so is the branch that is taken.
+            let row_group = plane_row() / 8 + comptime!(half as u32);
+            let i = first_row() + comptime!(half as u32 * 8);
             let weights = i as usize * comptime!(LOCAL_LEVELS);
             let mut weighted = Vector::<f32, Const<2>>::new(0.0f32);
-            if number <= i / 8 {
+            if number < row_group {
+                let level = level_of_groups(row_group, number);
+                let (at, weight) = (decay[i as usize], lambda[weights + level as usize]);
+                #[unroll]
+                for side in 0..2usize {
+                    let j = column + comptime!(group as u32 * 8 + side as u32);
+                    let factor = between(at, decay[j as usize]).exp() * weight;
+                    weighted.insert(side, pair[half].extract(side) * factor);
+                }
+            } else if number == row_group {
+                let at = decay[i as usize];
                 #[unroll]
                 for side in 0..2usize {
                     let j = column + comptime!(group as u32 * 8 + side as u32);
                     if j <= i {
-                        let mut level = level_in_group(i, j);
-                        if number < i / 8 {
-                            level = level_of_groups(i / 8, number);
-                        }
-                        let factor =
-                            f32::cast_from(at - decay[j as usize]).exp() * lambda[weights + level as usize];
+                        let weight = lambda[weights + level_in_group(i, j) as usize];
+                        let factor = between(at, decay[j as usize]).exp() * weight;
                         weighted.insert(side, pair[half].extract(side) * factor);
                     }
                 }
@@ -64,11 +72,11 @@ pub(crate) fn outputs<E: Float, W: Size>(
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
     let value_block = CUBE_POS_Y;
     let place = place_of(row, chunk, tree.heads, tree.seq_len);
-    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
+    let mut decay = Shared::<[Decay]>::new_slice(comptime!(SIDE));
     let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
-    let mut left = empty_tile::<E, W>();
-    let mut right = empty_tile::<E, W>();
-    let mut weighted = empty_tile::<E, W>();
+    let mut left = empty_tile(arithmetic);
+    let mut right = empty_tile(arithmetic);
+    let mut weighted = empty_tile(arithmetic);
     local_lambda(lambda, &layouts.lambda, &place, &mut weights);
     cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
 
@@ -76,25 +84,25 @@ pub(crate) fn outputs<E: Float, W: Size>(
     // Of a plane's rows, only columns up to the diagonal.
     let diagonal = plane_row() / 8 + 2;
     for key_block in 0..tree.key_blocks {
-        load::<E, W>(&mut left, q, &layouts.q, &place, key_block);
-        load::<E, W>(&mut right, k, &layouts.k, &place, key_block);
+        load::<E, W>(&mut left, q, &layouts.q, &place, key_block, arithmetic);
+        load::<E, W>(&mut right, k, &layouts.k, &place, key_block, arithmetic);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
         let extent = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: diagonal };
-        multiply_part::<E, W>(&mut scores, &left, &right, &extent, orders, arithmetic);
+        multiply_part(&mut scores, &left, &right, &extent, orders, arithmetic.both());
         sync_cube();
     }
     weigh(&mut scores, &decay, &weights);
-    to_tile::<E, W>(&mut weighted, &scores);
-    load::<E, W>(&mut right, v, &layouts.v, &place, value_block);
+    to_tile(&mut weighted, &scores, arithmetic);
+    load::<E, W>(&mut right, v, &layouts.v, &place, value_block, arithmetic);
     sync_cube();
     let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
     let mut sums = zeros();
     let extent = Extent { first_step: 0u32, end_step: diagonal / 2, first_group: 0u32, end_group: 8u32 };
-    multiply_part::<E, W>(&mut sums, &weighted, &right, &extent, orders, arithmetic);
+    multiply_part(&mut sums, &weighted, &right, &extent, orders, arithmetic.both());
 
     let (first, second) =
-        (f32::cast_from(decay[first_row() as usize]), f32::cast_from(decay[first_row() as usize + 8]));
+        (decay[first_row() as usize].extract(0usize), decay[first_row() as usize + 8].extract(0usize));
     let mut before = 0.0f32;
     let mut remaining = chunk;
     let mut staged = staged::<E, W>();
@@ -120,9 +128,9 @@ pub(crate) fn outputs<E: Float, W: Size>(
             sync_cube();
             // With one block of keys, the queries are still there.
             if tree.key_blocks > 1 {
-                load::<E, W>(&mut left, q, &layouts.q, &place, key_block);
+                load::<E, W>(&mut left, q, &layouts.q, &place, key_block, arithmetic);
             }
-            put::<E, W>(&mut right, &staged);
+            put_share::<E, W>(&mut right, &staged, arithmetic);
             sync_cube();
             if key_block + 1 < tree.key_blocks {
                 fetch_node::<E, W>(
@@ -143,7 +151,8 @@ pub(crate) fn outputs<E: Float, W: Size>(
                     value_block,
                 );
             }
-            multiply::<E, W>(&mut reads, &left, &right, orders, arithmetic);
+            let steps = steps_of(layouts.q.columns, key_block);
+            multiply(&mut reads, &left, &right, steps, orders, arithmetic.both());
         }
         let weight = (
             lambda_at(lambda, &layouts.lambda, &place, first_row(), level),

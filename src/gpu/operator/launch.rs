@@ -293,6 +293,7 @@ impl Launch {
                 column_flows.clone().into_buffer_arg(),
                 self.tree(),
                 self.layouts(Some(grad)),
+                self.key_blocks * self.value_blocks == 1,
                 self.arithmetic,
             );
             let spans = self.seq_len.div_ceil(decay::SPAN);

@@ -6,13 +6,15 @@
 //! q_t·∂q_t and columns k_s·∂k_s of that part. ∂log_decay is the sum of ∂G over all later positions and its own.
 
 use super::chunk::{
-    LOCAL_LEVELS, add_scaled, chunk_start, contiguous, cumulative_decay, dot_rows, lambda_at, level_in_group,
-    level_of_groups, load, local_lambda, place_of, row_sum, store, to_tile,
+    LOCAL_LEVELS, add_scaled, chunk_start, contiguous, dot_rows, lambda_at, level_in_group, level_of_groups,
+    load, local_lambda, place_of, row_sum, store, to_tile,
 };
-use super::tree::{Layouts, Tree, fetch_node, put, read_node, staged};
+use super::decay::{Decay, between, cumulative_decay};
+use super::tree::{Layouts, Tree, fetch_node, put_share, read_node, staged};
+use crate::gpu::product::{Extent, Orders, multiply, multiply_part, steps_of};
 use crate::gpu::tile::{
-    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, first_column, first_row, multiply,
-    multiply_part, plane_group, plane_row, zeros,
+    Arithmetic, GROUPS, Rows, SIDE, UNITS, empty_tile, first_column, first_row, lane, plane_group, plane_row,
+    zeros,
 };
 use cubecl::prelude::*;
 
@@ -22,11 +24,11 @@ use cubecl::prelude::*;
 fn weigh_rows(
     scores: &Rows,
     slopes: &mut Rows,
-    decay: &[f64],
+    decay: &[Decay],
     lambda: &[f32],
     by_level: &mut Array<f32>,
 ) -> (f32, f32) {
-    let (row, column) = (first_row(), first_column());
+    let column = first_column();
     let mut flows = Array::new(2usize);
     flows[0] = 0.0f32;
     flows[1] = 0.0f32;
@@ -37,19 +39,20 @@ fn weigh_rows(
         let slope = slopes.index_mut(group);
         #[unroll]
         for half in 0..2 {
-            let i = row + comptime!(half as u32 * 8);
-            let at = decay[i as usize];
+            // The same for a whole plane, and so is the branch that is taken.
+            let row_group = plane_row() / 8 + comptime!(half as u32);
+            let i = first_row() + comptime!(half as u32 * 8);
             let weights = i as usize * comptime!(LOCAL_LEVELS);
             let mut weighted = Vector::<f32, Const<2>>::new(0.0f32);
-            if number < i / 8 {
+            if number < row_group {
                 // One level for the whole group: 4, 5 or 6.
-                let level = level_of_groups(i / 8, number);
-                let weight = lambda[weights + level as usize];
+                let level = level_of_groups(row_group, number);
+                let (at, weight) = (decay[i as usize], lambda[weights + level as usize]);
                 let mut e = 0.0f32;
                 #[unroll]
                 for side in 0..2usize {
                     let j = column + comptime!(group as u32 * 8 + side as u32);
-                    let slope = slope[half].extract(side) * f32::cast_from(at - decay[j as usize]).exp();
+                    let slope = slope[half].extract(side) * between(at, decay[j as usize]).exp();
                     e += slope * score[half].extract(side);
                     weighted.insert(side, slope * weight);
                 }
@@ -59,14 +62,15 @@ fn weigh_rows(
                     by_level[comptime!(half * LOCAL_LEVELS + l)] +=
                         select(level == comptime!(l as u32), e, 0.0f32);
                 }
-            } else if number == i / 8 {
+            } else if number == row_group {
+                let at = decay[i as usize];
                 #[unroll]
                 for side in 0..2usize {
                     let j = column + comptime!(group as u32 * 8 + side as u32);
                     if j <= i {
                         let level = level_in_group(i, j);
                         let weight = lambda[weights + level as usize];
-                        let slope = slope[half].extract(side) * f32::cast_from(at - decay[j as usize]).exp();
+                        let slope = slope[half].extract(side) * between(at, decay[j as usize]).exp();
                         let e = slope * score[half].extract(side);
                         weighted.insert(side, slope * weight);
                         flows[half] += select(level > 0, weight * e, 0.0f32);
@@ -107,21 +111,20 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
     let seq_len = tree.seq_len;
     let place = place_of(row, chunk, tree.heads, tree.seq_len);
-    let lane = UNIT_POS_PLANE % 4;
+    let quarter = lane() % 4;
     // This plane's first row, in the sums of its half of the columns.
     let own = (UNIT_POS / 128 * comptime!(SIDE as u32) + first_row()) as usize;
     // Of a plane's rows, only columns up to the diagonal.
     let diagonal = plane_row() / 8 + 2;
     let below = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: diagonal };
-    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
+    let mut decay = Shared::<[Decay]>::new_slice(comptime!(SIDE));
     let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
     // One sum for each half of the columns.
     let mut lambda_sums = Shared::<[f32]>::new_slice(comptime!(2 * SIDE * levels));
     let mut flow_sums = Shared::<[f32]>::new_slice(comptime!(2 * SIDE));
-    let mut left = empty_tile::<E, W>();
-    let mut right = empty_tile::<E, W>();
-    let mut queries = empty_tile::<E, W>();
-    let mut weighted = empty_tile::<E, W>();
+    let mut left = empty_tile(arithmetic);
+    let mut right = empty_tile(arithmetic);
+    let mut weighted = empty_tile(arithmetic);
     local_lambda(lambda, &layouts.lambda, &place, &mut weights);
     for i in range_stepped(UNIT_POS, comptime!((2 * SIDE * levels) as u32), comptime!(UNITS as u32)) {
         lambda_sums[i as usize] = 0.0f32;
@@ -131,18 +134,18 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
     let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
     let mut scores = zeros();
     for key_block in 0..tree.key_blocks {
-        load::<E, W>(&mut queries, q, &layouts.q, &place, key_block);
-        load::<E, W>(&mut right, k, &layouts.k, &place, key_block);
+        load::<E, W>(&mut left, q, &layouts.q, &place, key_block, arithmetic);
+        load::<E, W>(&mut right, k, &layouts.k, &place, key_block, arithmetic);
         sync_cube();
-        multiply_part::<E, W>(&mut scores, &queries, &right, &below, orders, arithmetic);
+        multiply_part(&mut scores, &left, &right, &below, orders, arithmetic.both());
         sync_cube();
     }
     let mut slopes = zeros();
     for value_block in 0..tree.value_blocks {
-        load::<E, W>(&mut left, grad, &layouts.grad, &place, value_block);
-        load::<E, W>(&mut right, v, &layouts.v, &place, value_block);
+        load::<E, W>(&mut left, grad, &layouts.grad, &place, value_block, arithmetic);
+        load::<E, W>(&mut right, v, &layouts.v, &place, value_block, arithmetic);
         sync_cube();
-        multiply_part::<E, W>(&mut slopes, &left, &right, &below, orders, arithmetic);
+        multiply_part(&mut slopes, &left, &right, &below, orders, arithmetic.both());
         sync_cube();
     }
     let mut by_level = Array::<f32>::new(comptime!(2 * LOCAL_LEVELS));
@@ -156,29 +159,27 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
         #[unroll]
         for l in 0..LOCAL_LEVELS {
             let sum = row_sum(by_level[comptime!(half * LOCAL_LEVELS + l)]);
-            if lane == 0 && comptime!(l < levels) {
+            if quarter == 0 && comptime!(l < levels) {
                 lambda_sums[(own + comptime!(half * 8)) * levels + l] = sum;
             }
         }
     }
 
-    to_tile::<E, W>(&mut weighted, &slopes);
+    to_tile(&mut weighted, &slopes, arithmetic);
 
     let (first, second) =
-        (f32::cast_from(decay[first_row() as usize]), f32::cast_from(decay[first_row() as usize + 8]));
+        (decay[first_row() as usize].extract(0usize), decay[first_row() as usize + 8].extract(0usize));
     let first_node = row * tree.nodes;
     let mut staged = staged::<E, W>();
+    let pairs = q.with_vector_size::<Const<2>>();
     for key_block in 0..tree.key_blocks {
         sync_cube();
-        load::<E, W>(&mut right, k, &layouts.k, &place, key_block);
-        if tree.key_blocks > 1 {
-            load::<E, W>(&mut queries, q, &layouts.q, &place, key_block);
-        }
+        load::<E, W>(&mut right, k, &layouts.k, &place, key_block, arithmetic);
         sync_cube();
         let mut sums = zeros();
         let extent = Extent { first_step: 0u32, end_step: diagonal / 2, first_group: 0u32, end_group: 8u32 };
         let as_stored = comptime!(Orders { left_transposed: false, right_transposed: false });
-        multiply_part::<E, W>(&mut sums, &weighted, &right, &extent, as_stored, arithmetic);
+        multiply_part(&mut sums, &weighted, &right, &extent, as_stored, arithmetic.both());
         let mut before = 0.0f32;
         let mut remaining = chunk;
         let mut height = 0u32;
@@ -201,9 +202,9 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
             for value_block in 0..tree.value_blocks {
                 sync_cube();
                 if tree.value_blocks > 1 {
-                    load::<E, W>(&mut left, grad, &layouts.grad, &place, value_block);
+                    load::<E, W>(&mut left, grad, &layouts.grad, &place, value_block, arithmetic);
                 }
-                put::<E, W>(&mut right, &staged);
+                put_share::<E, W>(&mut right, &staged, arithmetic);
                 sync_cube();
                 if value_block + 1 < tree.value_blocks {
                     fetch_node::<E, W>(
@@ -224,16 +225,17 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
                         0u32,
                     );
                 }
-                multiply::<E, W>(&mut reads, &left, &right, orders, arithmetic);
+                let steps = steps_of(layouts.v.columns, value_block);
+                multiply(&mut reads, &left, &right, steps, orders, arithmetic.both());
             }
             let weight = (
                 lambda_at(lambda, &layouts.lambda, &place, first_row(), level),
                 lambda_at(lambda, &layouts.lambda, &place, first_row() + 8, level),
             );
             let factors = ((first + before).exp(), (second + before).exp());
-            let dots = dot_rows::<E, W>(&reads, &queries);
+            let dots = dot_rows::<E>(&reads, pairs, &layouts.q, &place, key_block);
             let e = (dots.0 * factors.0, dots.1 * factors.1);
-            if lane == 0 {
+            if quarter == 0 {
                 let at = own * levels + level as usize;
                 lambda_sums[at] = lambda_sums[at] + e.0;
                 lambda_sums[at + comptime!(8 * levels)] = lambda_sums[at + comptime!(8 * levels)] + e.1;
@@ -250,7 +252,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
             key_block,
         );
     }
-    if lane == 0 {
+    if quarter == 0 {
         flow_sums[own] = flows.0;
         flow_sums[own + 8] = flows.1;
     }

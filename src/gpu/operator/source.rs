@@ -1,21 +1,22 @@
 //! Gradients of keys and values, a chunk a cube: the sources' side of what [`super::query`] explains.
 
 use super::chunk::{
-    LOCAL_LEVELS, contiguous, cumulative_decay, dot_rows, level_in_group, level_of_groups, load,
-    local_lambda, place_of, row_sum, scale, store, to_tile,
+    LOCAL_LEVELS, contiguous, dot_rows, level_in_group, level_of_groups, load, local_lambda, place_of,
+    row_sum, scale, store, to_tile,
 };
+use super::decay::{Decay, between, cumulative_decay};
 use super::tree::{Layouts, Tree, load_chunk_gradient};
+use crate::gpu::product::{Extent, Orders, multiply, multiply_part, steps_of};
 use crate::gpu::tile::{
-    Arithmetic, Extent, GROUPS, Orders, Rows, SIDE, empty_tile, first_column, first_row, multiply,
-    multiply_part, plane_group, plane_row, zeros,
+    Arithmetic, GROUPS, Rows, SIDE, empty_tile, first_column, first_row, lane, plane_group, plane_row, zeros,
 };
 use cubecl::prelude::*;
 
 /// As [`weigh_rows`] with the sources as rows and the targets as columns: leaves λ · decay · score in `scores`,
 /// λ · decay · slope in `slopes`, and returns the rows' sums of f.
 #[cube]
-fn weigh_columns(scores: &mut Rows, slopes: &mut Rows, decay: &[f64], lambda: &[f32]) -> (f32, f32) {
-    let (row, column) = (first_row(), first_column());
+fn weigh_columns(scores: &mut Rows, slopes: &mut Rows, decay: &[Decay], lambda: &[f32]) -> (f32, f32) {
+    let column = first_column();
     let mut flows = Array::new(2usize);
     flows[0] = 0.0f32;
     flows[1] = 0.0f32;
@@ -26,23 +27,32 @@ fn weigh_columns(scores: &mut Rows, slopes: &mut Rows, decay: &[f64], lambda: &[
         let slope = slopes.index_mut(group);
         #[unroll]
         for half in 0..2 {
-            let i = row + comptime!(half as u32 * 8);
-            let at = decay[i as usize];
+            let row_group = plane_row() / 8 + comptime!(half as u32);
+            let i = first_row() + comptime!(half as u32 * 8);
             let mut weighted_score = Vector::<f32, Const<2>>::new(0.0f32);
             let mut weighted_slope = Vector::<f32, Const<2>>::new(0.0f32);
-            if number >= i / 8 {
+            if number > row_group {
+                let (at, level) = (decay[i as usize], level_of_groups(number, row_group));
+                #[unroll]
+                for side in 0..2usize {
+                    let j = column + comptime!(group as u32 * 8 + side as u32);
+                    let factor = between(decay[j as usize], at).exp()
+                        * lambda[j as usize * comptime!(LOCAL_LEVELS) + level as usize];
+                    let weighted = factor * slope[half].extract(side);
+                    flows[half] += weighted * score[half].extract(side);
+                    weighted_score.insert(side, factor * score[half].extract(side));
+                    weighted_slope.insert(side, weighted);
+                }
+            } else if number == row_group {
+                let at = decay[i as usize];
                 #[unroll]
                 for side in 0..2usize {
                     let j = column + comptime!(group as u32 * 8 + side as u32);
                     if j >= i {
-                        let mut level = level_in_group(j, i);
-                        if number > i / 8 {
-                            level = level_of_groups(number, i / 8);
-                        }
-                        let factor = f32::cast_from(decay[j as usize] - at).exp()
-                            * lambda[j as usize * comptime!(LOCAL_LEVELS) + level as usize];
+                        let factor = between(decay[j as usize], at).exp()
+                            * lambda[j as usize * comptime!(LOCAL_LEVELS) + level_in_group(j, i) as usize];
                         let weighted = factor * slope[half].extract(side);
-                        if level > 0 {
+                        if j > i {
                             flows[half] += weighted * score[half].extract(side);
                         }
                         weighted_score.insert(side, factor * score[half].extract(side));
@@ -57,7 +67,12 @@ fn weigh_columns(scores: &mut Rows, slopes: &mut Rows, decay: &[f64], lambda: &[
     (row_sum(flows[0]), row_sum(flows[1]))
 }
 
-/// Gradients of k, v and of the cumulative decay's columns.
+#[cube]
+fn add(a: (f32, f32), b: (f32, f32)) -> (f32, f32) {
+    (a.0 + b.0, a.1 + b.1)
+}
+
+/// Gradients of k, v and of the cumulative decay's columns. `single`: K and V are one tile each.
 /// Cubes: heads of all sequences × chunks.
 #[cube(launch_unchecked)]
 pub(crate) fn source_gradients<E: Float, W: Size>(
@@ -74,6 +89,7 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
     column_flows: &mut [f32],
     tree: Tree,
     layouts: Layouts,
+    #[comptime] single: bool,
     #[comptime] arithmetic: Arithmetic,
 ) {
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
@@ -83,91 +99,77 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
     let diagonal = plane_row() / 8;
     let above = Extent { first_step: 0u32, end_step: 4u32, first_group: diagonal, end_group: 8u32 };
     let later = Extent { first_step: diagonal / 2, end_step: 4u32, first_group: 0u32, end_group: 8u32 };
-    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
+    let transposed = comptime!(Orders { left_transposed: false, right_transposed: true });
+    let as_stored = comptime!(Orders { left_transposed: false, right_transposed: false });
+    let parts = comptime!(arithmetic.both());
+    let mut decay = Shared::<[Decay]>::new_slice(comptime!(SIDE));
     let mut weights = Shared::<[f32]>::new_slice(comptime!(SIDE * LOCAL_LEVELS));
-    let mut keys = empty_tile::<E, W>();
-    let mut values = empty_tile::<E, W>();
-    let mut right = empty_tile::<E, W>();
-    let mut state = empty_tile::<E, W>();
-    let mut weighted = empty_tile::<E, W>();
     let mut flow_sums = Shared::<[f32]>::new_slice(comptime!(2 * SIDE));
+    let mut keys = empty_tile(arithmetic);
+    let mut values = empty_tile(arithmetic);
+    let mut right = empty_tile(arithmetic);
     local_lambda(lambda, &layouts.lambda, &place, &mut weights);
     cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
+    let end = decay[63];
+    let factors = (
+        between(end, decay[first_row() as usize]).exp(),
+        between(end, decay[first_row() as usize + 8]).exp(),
+    );
+    let of_keys = contiguous(tree.heads, tree.seq_len, layouts.k.columns);
+    let of_values = contiguous(tree.heads, tree.seq_len, layouts.v.columns);
+    let key_pairs = k.with_vector_size::<Const<2>>();
 
-    let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
     let mut scores = zeros();
     for key_block in 0..tree.key_blocks {
-        load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
-        load::<E, W>(&mut right, q, &layouts.q, &place, key_block);
+        load::<E, W>(&mut keys, k, &layouts.k, &place, key_block, arithmetic);
+        load::<E, W>(&mut right, q, &layouts.q, &place, key_block, arithmetic);
         sync_cube();
-        multiply_part::<E, W>(&mut scores, &keys, &right, &above, orders, arithmetic);
+        multiply_part(&mut scores, &keys, &right, &above, transposed, parts);
         sync_cube();
     }
     let mut slopes = zeros();
     for value_block in 0..tree.value_blocks {
-        load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
-        load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block);
+        load::<E, W>(&mut values, v, &layouts.v, &place, value_block, arithmetic);
+        load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block, arithmetic);
         sync_cube();
-        multiply_part::<E, W>(&mut slopes, &values, &right, &above, orders, arithmetic);
+        multiply_part(&mut slopes, &values, &right, &above, transposed, parts);
         sync_cube();
     }
     let mut flows = weigh_columns(&mut scores, &mut slopes, &decay, &weights);
-    let single = tree.key_blocks * tree.value_blocks == 1;
-    let end = decay[63];
-    let factors = (
-        f32::cast_from(end - decay[first_row() as usize]).exp(),
-        f32::cast_from(end - decay[first_row() as usize + 8]).exp(),
-    );
 
-    let as_stored = comptime!(Orders { left_transposed: false, right_transposed: false });
-    to_tile::<E, W>(&mut weighted, &scores);
-    for value_block in 0..tree.value_blocks {
+    if comptime!(single) {
+        // Both products with the state's gradient, while it and the sources are there.
+        load_chunk_gradient::<E, W>(&mut right, gradients, totals, &tree, row, chunk, 0u32, 0u32, arithmetic);
         sync_cube();
-        load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block);
-        let mut reads = zeros();
-        for key_block in 0..tree.key_blocks {
-            if tree.key_blocks > 1 {
-                sync_cube();
-                load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
-            }
-            load_chunk_gradient::<E, W>(
-                &mut state,
-                gradients,
-                totals,
-                &tree,
-                row,
-                chunk,
-                key_block,
-                value_block,
-            );
-            sync_cube();
-            multiply::<E, W>(&mut reads, &keys, &state, as_stored, arithmetic);
-        }
-        scale(&mut reads, factors);
-        multiply_part::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
-        store::<E>(
-            v_grad,
-            &contiguous(tree.heads, tree.seq_len, layouts.v.columns),
-            &reads,
-            &place,
-            value_block,
-        );
-    }
-    sync_cube();
-    to_tile::<E, W>(&mut weighted, &slopes);
-    for key_block in 0..tree.key_blocks {
+        let mut of_value = zeros();
+        multiply(&mut of_value, &keys, &right, steps_of(layouts.k.columns, 0u32), as_stored, parts);
+        let mut of_key = zeros();
+        multiply(&mut of_key, &values, &right, steps_of(layouts.v.columns, 0u32), transposed, parts);
         sync_cube();
-        load::<E, W>(&mut right, q, &layouts.q, &place, key_block);
-        if tree.key_blocks > 1 {
-            load::<E, W>(&mut keys, k, &layouts.k, &place, key_block);
-        }
-        let mut reads = zeros();
+        to_tile(&mut keys, &scores, arithmetic);
+        to_tile(&mut values, &slopes, arithmetic);
+        load::<E, W>(&mut right, grad, &layouts.grad, &place, 0u32, arithmetic);
+        sync_cube();
+        scale(&mut of_value, factors);
+        multiply_part(&mut of_value, &keys, &right, &later, as_stored, parts);
+        store::<E>(v_grad, &of_values, &of_value, &place, 0u32);
+        sync_cube();
+        load::<E, W>(&mut right, q, &layouts.q, &place, 0u32, arithmetic);
+        sync_cube();
+        scale(&mut of_key, factors);
+        flows = add(flows, dot_rows::<E>(&of_key, key_pairs, &layouts.k, &place, 0u32));
+        multiply_part(&mut of_key, &values, &right, &later, as_stored, parts);
+        store::<E>(k_grad, &of_keys, &of_key, &place, 0u32);
+    } else {
+        // One tile keeps the weighted scores, then the weighted slopes; one takes block after block of the sources.
+        to_tile(&mut values, &scores, arithmetic);
         for value_block in 0..tree.value_blocks {
-            if !single {
+            let mut sums = zeros();
+            for key_block in 0..tree.key_blocks {
                 sync_cube();
-                load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
+                load::<E, W>(&mut keys, k, &layouts.k, &place, key_block, arithmetic);
                 load_chunk_gradient::<E, W>(
-                    &mut state,
+                    &mut right,
                     gradients,
                     totals,
                     &tree,
@@ -175,24 +177,51 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
                     chunk,
                     key_block,
                     value_block,
+                    arithmetic,
                 );
+                sync_cube();
+                let steps = steps_of(layouts.k.columns, key_block);
+                multiply(&mut sums, &keys, &right, steps, as_stored, parts);
             }
+            scale(&mut sums, factors);
             sync_cube();
-            multiply::<E, W>(&mut reads, &values, &state, orders, arithmetic);
+            load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block, arithmetic);
+            sync_cube();
+            multiply_part(&mut sums, &values, &right, &later, as_stored, parts);
+            store::<E>(v_grad, &of_values, &sums, &place, value_block);
         }
-        scale(&mut reads, factors);
-        let dots = dot_rows::<E, W>(&reads, &keys);
-        flows = (flows.0 + dots.0, flows.1 + dots.1);
-        multiply_part::<E, W>(&mut reads, &weighted, &right, &later, as_stored, arithmetic);
-        store::<E>(
-            k_grad,
-            &contiguous(tree.heads, tree.seq_len, layouts.k.columns),
-            &reads,
-            &place,
-            key_block,
-        );
+        sync_cube();
+        to_tile(&mut values, &slopes, arithmetic);
+        for key_block in 0..tree.key_blocks {
+            let mut sums = zeros();
+            for value_block in 0..tree.value_blocks {
+                sync_cube();
+                load::<E, W>(&mut keys, v, &layouts.v, &place, value_block, arithmetic);
+                load_chunk_gradient::<E, W>(
+                    &mut right,
+                    gradients,
+                    totals,
+                    &tree,
+                    row,
+                    chunk,
+                    key_block,
+                    value_block,
+                    arithmetic,
+                );
+                sync_cube();
+                let steps = steps_of(layouts.v.columns, value_block);
+                multiply(&mut sums, &keys, &right, steps, transposed, parts);
+            }
+            scale(&mut sums, factors);
+            flows = add(flows, dot_rows::<E>(&sums, key_pairs, &layouts.k, &place, key_block));
+            sync_cube();
+            load::<E, W>(&mut right, q, &layouts.q, &place, key_block, arithmetic);
+            sync_cube();
+            multiply_part(&mut sums, &values, &right, &later, as_stored, parts);
+            store::<E>(k_grad, &of_keys, &sums, &place, key_block);
+        }
     }
-    if UNIT_POS_PLANE % 4 == 0 {
+    if lane() % 4 == 0 {
         let own = (UNIT_POS / 128 * comptime!(SIDE as u32) + first_row()) as usize;
         flow_sums[own] = flows.0;
         flow_sums[own + 8] = flows.1;

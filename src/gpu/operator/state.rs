@@ -1,8 +1,10 @@
 //! Gradients of the states that later blocks read.
 
-use super::chunk::{LOCAL_LEVELS, cumulative_decay, lambda_at, load, load_scaled, place_of};
+use super::chunk::{LOCAL_LEVELS, lambda_at, load, load_scaled, place_of};
+use super::decay::{Decay, cumulative_decay};
 use super::tree::{Layouts, Tree, node_of, store_node};
-use crate::gpu::tile::{Arithmetic, Orders, SIDE, empty_tile, multiply, zeros};
+use crate::gpu::product::{Orders, multiply};
+use crate::gpu::tile::{Arithmetic, SIDE, empty_tile, zeros};
 use cubecl::prelude::*;
 
 /// Chunks that one cube adds up for the gradient of a state; there are several cubes for a block of more.
@@ -83,25 +85,25 @@ pub(crate) fn state_gradients<E: Float, W: Size>(
         bit -= 1;
     }
 
-    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
+    let mut decay = Shared::<[Decay]>::new_slice(comptime!(SIDE));
     let mut factors = Shared::<[f32]>::new_slice(comptime!(SIDE));
-    let mut queries = empty_tile::<E, W>();
-    let mut grads = empty_tile::<E, W>();
+    let mut queries = empty_tile(arithmetic);
+    let mut grads = empty_tile(arithmetic);
     let mut sums = zeros();
     for chunk in start..end {
         let place = place_of(row, chunk, tree.heads, tree.seq_len);
         cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
         if UNIT_POS < 64 {
             let weight = lambda_at(lambda, &layouts.lambda, &place, UNIT_POS, level);
-            factors[UNIT_POS as usize] = weight * (f32::cast_from(decay[UNIT_POS as usize]) + before).exp();
+            factors[UNIT_POS as usize] = weight * (decay[UNIT_POS as usize].extract(0usize) + before).exp();
         }
         before += totals[(first + chunk) as usize];
         sync_cube();
-        load_scaled::<E, W>(&mut queries, q, &layouts.q, &place, key_block, &factors);
-        load::<E, W>(&mut grads, grad, &layouts.grad, &place, value_block);
+        load_scaled::<E, W>(&mut queries, q, &layouts.q, &place, key_block, &factors, arithmetic);
+        load::<E, W>(&mut grads, grad, &layouts.grad, &place, value_block, arithmetic);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-        multiply::<E, W>(&mut sums, &queries, &grads, orders, arithmetic);
+        multiply(&mut sums, &queries, &grads, place.length.div_ceil(16), orders, arithmetic.both());
     }
     if number < partial {
         store_node::<f32>(

@@ -5,10 +5,11 @@
 //! K and V are rounded up to whole tiles, and elements have the type of the
 //! inputs: a state is summed in f32 and rounded once, and once more at every height.
 
-use super::chunk::{Layout, cumulative_decay, load, load_scaled, place_of};
+use super::chunk::{Layout, load, load_scaled, place_of};
+use super::decay::{Decay, between, cumulative_decay};
+use crate::gpu::product::{Orders, multiply};
 use crate::gpu::tile::{
-    Arithmetic, GROUPS, Orders, Rows, SIDE, UNITS, empty_tile, first_column, first_row, multiply, pitch,
-    zeros,
+    Arithmetic, GROUPS, Rows, SIDE, TileSlice, UNITS, empty_tile, first_column, first_row, put, zeros,
 };
 use cubecl::prelude::*;
 
@@ -89,14 +90,17 @@ pub(crate) fn staged<E: Float, W: Size>() -> Staged<E, W> {
 
 /// Writes a share to a tile.
 #[cube]
-pub(crate) fn put<E: Float, W: Size>(tile: &mut [Vector<E, W>], staged: &Staged<E, W>) {
-    let pitch = pitch::<W>();
+pub(crate) fn put_share<E: Float, W: Size>(
+    tile: &mut TileSlice,
+    staged: &Staged<E, W>,
+    #[comptime] arithmetic: Arithmetic,
+) {
     let width = W::value();
     let (share, row_vectors) = (share::<W>(), comptime!(SIDE / width));
     #[unroll]
     for i in 0..share {
         let at = UNIT_POS as usize + comptime!(i * UNITS);
-        tile[at / row_vectors * pitch + at % row_vectors] = staged[i];
+        put::<E, W>(tile, at / row_vectors, at % row_vectors, staged[i], arithmetic);
     }
 }
 
@@ -122,7 +126,7 @@ pub(crate) fn read_node(tree: &Tree, chunk: u32, remaining: u32) -> (u32, u32) {
 /// later positions read, decayed from the chunk's end to the block's.
 #[cube]
 pub(crate) fn load_chunk_gradient<E: Float, W: Size>(
-    tile: &mut [Vector<E, W>],
+    tile: &mut TileSlice,
     gradients: &[Vector<E, W>],
     totals: &[f32],
     tree: &Tree,
@@ -130,8 +134,8 @@ pub(crate) fn load_chunk_gradient<E: Float, W: Size>(
     chunk: u32,
     key_block: u32,
     value_block: u32,
+    #[comptime] arithmetic: Arithmetic,
 ) {
-    let pitch = pitch::<W>();
     let width = W::value();
     let (share, row_vectors) = (share::<W>(), comptime!(SIDE / width));
     let columns = tree.value_blocks as usize * comptime!(SIDE);
@@ -168,7 +172,7 @@ pub(crate) fn load_chunk_gradient<E: Float, W: Size>(
     #[unroll]
     for i in 0..share {
         let at = UNIT_POS as usize + comptime!(i * UNITS);
-        tile[at / row_vectors * pitch + at % row_vectors] = Vector::cast_from(sums[i]);
+        put::<f32, W>(tile, at / row_vectors, at % row_vectors, sums[i], arithmetic);
     }
 }
 
@@ -212,25 +216,25 @@ pub(crate) fn chunk_states<E: Float, W: Size>(
     let (row, chunk) = (CUBE_POS_X / tree.chunks, CUBE_POS_X % tree.chunks);
     let (key_block, value_block) = (CUBE_POS_Y / tree.value_blocks, CUBE_POS_Y % tree.value_blocks);
     let place = place_of(row, chunk, tree.heads, tree.seq_len);
-    let mut decay = Shared::<[f64]>::new_slice(comptime!(SIDE));
+    let mut decay = Shared::<[Decay]>::new_slice(comptime!(SIDE));
     let mut factors = Shared::<[f32]>::new_slice(comptime!(SIDE));
-    let mut keys = empty_tile::<E, W>();
-    let mut values = empty_tile::<E, W>();
+    let mut keys = empty_tile(arithmetic);
+    let mut values = empty_tile(arithmetic);
     cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
     if UNIT_POS < 64 {
-        factors[UNIT_POS as usize] = f32::cast_from(decay[63] - decay[UNIT_POS as usize]).exp();
+        factors[UNIT_POS as usize] = between(decay[63], decay[UNIT_POS as usize]).exp();
     }
     sync_cube();
-    load_scaled::<E, W>(&mut keys, k, &layouts.k, &place, key_block, &factors);
-    load::<E, W>(&mut values, v, &layouts.v, &place, value_block);
+    load_scaled::<E, W>(&mut keys, k, &layouts.k, &place, key_block, &factors, arithmetic);
+    load::<E, W>(&mut values, v, &layouts.v, &place, value_block, arithmetic);
     sync_cube();
     let mut state = zeros();
     let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
-    multiply::<E, W>(&mut state, &keys, &values, orders, arithmetic);
+    multiply(&mut state, &keys, &values, place.length.div_ceil(16), orders, arithmetic.both());
     let node = (row * tree.nodes + chunk) as usize;
     store_node::<E>(states, &state, &tree, node, key_block, value_block);
     if UNIT_POS == 0 && CUBE_POS_Y == 0 {
-        totals[node] = f32::cast_from(decay[63]);
+        totals[node] = decay[63].extract(0usize);
     }
 }
 
