@@ -47,11 +47,16 @@ pub fn correct(logits: Tensor<3>, targets: Tensor<3, Int>) -> Vec<Scored> {
         };
         return (0..runs).map(count).collect();
     }
-    let targets = targets.reshape([runs, tokens]);
-    let counted = targets.clone().not_equal_scalar(IGNORED).int();
-    let right = logits.argmax(2).reshape([runs, tokens]).equal(targets).int();
-    let sum = |values: Tensor<2, Int>| crate::cohort::integers(values.sum_dim(1));
-    let (right, total) = (sum(right), sum(counted));
+    let counted = targets.clone().reshape([runs, tokens]).not_equal_scalar(IGNORED).int();
+    let total = crate::cohort::integers(counted.sum_dim(1));
+    let right = crate::cohort::integers(right(logits, targets));
     let pair = |(right, total): (i64, i64)| Scored { correct: right as usize, total: total as usize };
     right.into_iter().zip(total).map(pair).collect()
+}
+
+/// Numbers of right predictions \[runs\] of [`correct`], not read from the device.
+pub(crate) fn right(logits: Tensor<3>, targets: Tensor<3, Int>) -> Tensor<1, Int> {
+    let [runs, tokens, _] = logits.dims();
+    let right = logits.argmax(2).reshape([runs, tokens]).equal(targets.reshape([runs, tokens]));
+    right.int().sum_dim(1).reshape([runs])
 }

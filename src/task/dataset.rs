@@ -1,5 +1,6 @@
 //! Fixed data sets, and batches of them for a cohort.
 
+use super::resident::{self, Resident};
 use super::text::Windows;
 use super::{Corpus, Example, Region, TaskConfig, TextConfig, TokenCache, Tokens};
 use crate::model::IGNORED;
@@ -26,6 +27,8 @@ pub struct Dataset {
     content: Content,
     /// The last epoch asked for, and its order.
     shuffled: Option<(usize, Vec<usize>)>,
+    /// Where its sequences are in a device's memory, if they are.
+    resident: Option<Resident>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,7 +117,13 @@ impl Dataset {
                 regions.extend(example.regions);
             }
         }
-        Ok(Self { seq_len, seed, content: Content::Drawn { tokens, targets, regions }, shuffled: None })
+        Ok(Self {
+            seq_len,
+            seed,
+            content: Content::Drawn { tokens, targets, regions },
+            shuffled: None,
+            resident: None,
+        })
     }
 
     /// Windows of `seq_len` positions over tokens, all of them, each target `target_offset` positions ahead
@@ -140,7 +149,19 @@ impl Dataset {
     }
 
     fn of_text(windows: Windows, seq_len: usize, seed: u64) -> Self {
-        Self { seq_len, seed, content: Content::Text(windows), shuffled: None }
+        Self { seq_len, seed, content: Content::Text(windows), shuffled: None, resident: None }
+    }
+
+    /// Tokens and targets of every position of every sequence, of a drawn data set.
+    pub(super) fn drawn(&self) -> Option<(&[i32], &[i32])> {
+        match &self.content {
+            Content::Drawn { tokens, targets, .. } => Some((tokens, targets)),
+            Content::Text(_) => None,
+        }
+    }
+
+    pub(super) fn settle(&mut self, resident: Resident) {
+        self.resident = Some(resident);
     }
 
     /// Number of sequences.
@@ -248,6 +269,10 @@ impl Batch {
     ///
     /// If a text's tokens can't be read.
     pub fn stack(sets: &[Dataset], indices: &[Vec<usize>], device: &Device) -> Result<Self> {
+        let residents: Option<Vec<&Resident>> = sets.iter().map(|set| set.resident.as_ref()).collect();
+        if let Some(batch) = residents.and_then(|residents| resident::stack(&residents, indices, device)) {
+            return Ok(batch);
+        }
         let (batch, seq_len) = (indices[0].len(), sets[0].seq_len);
         let size = sets.len() * batch * seq_len;
         let (mut tokens, mut targets) = (Vec::with_capacity(size), Vec::with_capacity(size));

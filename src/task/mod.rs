@@ -9,6 +9,7 @@ mod copying;
 mod dataset;
 mod induction;
 mod mqar;
+mod resident;
 mod text;
 
 pub use config::TaskConfig;
@@ -17,6 +18,7 @@ pub(crate) use dataset::check_count;
 pub use dataset::{Batch, Dataset, Split};
 pub use induction::InductionConfig;
 pub use mqar::{Filler, Layout, MqarConfig};
+pub(crate) use resident::reside;
 pub use text::{Corpus, CorpusRecord, SplitRecord, TextConfig, TokenCache, Tokenizer, Tokens};
 
 use crate::Result;

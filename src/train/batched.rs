@@ -8,7 +8,7 @@ use super::{Adam, Checkpoint, Evaluation, MetricsRow, RunConfig, RunResult, Stat
 use crate::cohort::Parameters;
 use crate::lambda::LambdaMap;
 use crate::model::Model;
-use crate::task::{Batch, Dataset};
+use crate::task::{Batch, Dataset, reside};
 use crate::{Result, device};
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use std::sync::Arc;
@@ -92,6 +92,10 @@ impl Cohort {
             states.push(run.state);
             train.push(run.train);
             validation.push(run.validation);
+        }
+        if !device::is_cpu(&device) {
+            reside(&mut train, &device);
+            reside(&mut validation, &device);
         }
         let (parameters, adam) = Checkpoint::stack(&states)?;
         Ok(Self {

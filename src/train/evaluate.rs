@@ -1,11 +1,11 @@
 //! Loss and accuracy of a cohort on its validation data.
 
 use crate::cohort::Parameters;
-use crate::metric::{Scored, correct};
+use crate::metric::{Scored, correct, right};
 use crate::model::{IGNORED, Model, Precision, Scores, cross_entropy};
 use crate::task::{Batch, Dataset};
 use crate::{Error, Result, device};
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 
 /// One run's result on a data set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +43,8 @@ pub fn evaluate(
     let device = device::plain(device);
     let runs = parameters.runs();
     let (mut losses, mut counts) = (vec![0.0; runs], vec![Scored::default(); runs]);
+    // A GPU goes on to the next batch meanwhile: each reading would wait for it.
+    let (mut unread, waits) = (Vec::new(), !device::is_cpu(&device));
     each_batch(sets, batch, runs, &device, |data| {
         if model.config().language.is_some() {
             let (scored, scores) = score(model, parameters, data)?;
@@ -56,6 +58,12 @@ pub fn evaluate(
             return Ok(());
         }
         let logits = model.forward(parameters, data.tokens)?;
+        if waits {
+            let right = right(logits.clone(), data.targets.clone());
+            let means = cross_entropy(logits, data.targets)?;
+            unread.push((data.scored, [means.clone(), right.float().cast(means.dtype())]));
+            return Ok(());
+        }
         let scored = correct(logits.clone(), data.targets.clone());
         let means: Vec<f64> = cross_entropy(logits, data.targets)?.into_data().iter().collect();
         for run in 0..runs {
@@ -65,6 +73,16 @@ pub fn evaluate(
         }
         Ok(())
     })?;
+    let numbers: Vec<Tensor<1>> = unread.iter().flat_map(|(_, numbers)| numbers.clone()).collect();
+    let numbers: Vec<f64> =
+        if numbers.is_empty() { Vec::new() } else { Tensor::cat(numbers, 0).into_data().iter().collect() };
+    for ((scored, _), numbers) in unread.iter().zip(numbers.chunks(2 * runs.max(1))) {
+        for run in 0..runs {
+            losses[run] += numbers[run] * scored[run] as f64;
+            counts[run].correct += numbers[runs + run].round() as usize;
+            counts[run].total += scored[run];
+        }
+    }
     let result = |(loss, count): (f64, &Scored)| Evaluation {
         loss: loss / count.total.max(1) as f64,
         accuracy: count.accuracy(),
