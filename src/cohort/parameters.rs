@@ -2,7 +2,7 @@
 
 use crate::random::Generator;
 use crate::{Error, Result};
-use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
+use burn::tensor::{DType, Device, Gradients, Int, Tensor, TensorData};
 use std::sync::Arc;
 
 /// How a parameter starts.
@@ -171,6 +171,9 @@ impl Parameters {
 
     /// Parameters of the given runs, in the given order.
     pub fn select(&self, runs: &[usize]) -> Self {
+        if let Some(flat) = &self.flat {
+            return self.unflatten(select_runs(flat, runs));
+        }
         let pick = |value: &Tensor<3>| select_runs(&plain(value), runs);
         Self { specs: self.specs.clone(), values: self.values.iter().map(pick).collect(), flat: None }
     }
@@ -189,6 +192,11 @@ impl Parameters {
             if first.specs.len() != other.specs.len() || !first.specs.iter().zip(&*other.specs).all(same) {
                 return Err(Error::value("cohorts", "equal parameter names and shapes", "others"));
             }
+        }
+        #[cfg(feature = "cuda")]
+        if first.values.first().is_some_and(crate::gpu::single) {
+            let flat = Tensor::cat(cohorts.iter().map(Self::flatten).collect(), 0);
+            return Ok(first.unflatten(flat));
         }
         let values = (0..first.values.len())
             .map(|i| Tensor::cat(cohorts.iter().map(|cohort| cohort.values[i].clone()).collect(), 0));
@@ -297,5 +305,8 @@ pub(crate) fn plain<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
 
 /// The given runs of a tensor whose first axis is the run, in the given order.
 pub(crate) fn select_runs<const D: usize>(tensor: &Tensor<D>, runs: &[usize]) -> Tensor<D> {
-    Tensor::cat(runs.iter().map(|&run| tensor.clone().narrow(0, run, 1)).collect(), 0)
+    // One kernel whatever the runs: parts and their concatenation would be others for every number of them.
+    let places: Vec<i64> = runs.iter().map(|&run| run as i64).collect();
+    let places = Tensor::<1, Int>::from_data(TensorData::new(places, [runs.len()]), &tensor.device());
+    tensor.clone().select(0, places)
 }

@@ -1,6 +1,6 @@
 //! The loop: runs of equal shapes as one batched program.
 
-use super::checkpoint::Progress;
+use super::checkpoint::{Progress, Snapshot};
 use super::learn::{Options, Run};
 use super::progress::{Overall, ProgressReport};
 use super::writer::RunWriter;
@@ -276,15 +276,24 @@ impl Cohort {
     }
 
     fn checkpoint_all(&mut self) -> Result<()> {
-        (0..self.members.len()).try_for_each(|i| self.checkpoint(i))
+        let all: Vec<usize> = (0..self.members.len()).collect();
+        self.checkpoint(&all)
     }
 
-    pub(super) fn checkpoint(&mut self, i: usize) -> Result<()> {
+    /// Writes checkpoints of some runs.
+    pub(super) fn checkpoint(&mut self, runs: &[usize]) -> Result<()> {
+        if runs.is_empty() {
+            return Ok(());
+        }
         let elapsed = self.milliseconds();
-        let member = &mut self.members[i];
-        member.progress.milliseconds = member.before + elapsed;
-        let path = member.writer.folder.file("checkpoint.safetensors");
-        Checkpoint::write(&path, &self.parameters, &self.adam, i, &member.progress)
+        let snapshot = Snapshot::read(&self.parameters, &self.adam);
+        for &i in runs {
+            let member = &mut self.members[i];
+            member.progress.milliseconds = member.before + elapsed;
+            let path = member.writer.folder.file("checkpoint.safetensors");
+            snapshot.write(&path, i, &member.progress)?;
+        }
+        Ok(())
     }
 
     pub(super) fn milliseconds(&self) -> u64 {

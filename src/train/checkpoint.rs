@@ -59,19 +59,33 @@ pub struct Checkpoint {
     pub progress: Progress,
 }
 
-impl Checkpoint {
-    /// Writes one run of a cohort: to a temporary name, synced, then renamed, so that the file is
-    /// always whole.
-    ///
-    /// # Errors
-    ///
-    /// If the file can't be written; an older checkpoint is still there then.
-    pub fn write(path: &Path, parameters: &Parameters, adam: &Adam, run: usize, at: &Progress) -> Result<()> {
+/// Parameters and moments of a cohort, read from the device once for all of its runs.
+pub(super) struct Snapshot<'a> {
+    specs: &'a [Spec],
+    /// Each [runs, all elements].
+    parameters: Vec<f32>,
+    first: Vec<f32>,
+    second: Vec<f32>,
+}
+
+impl<'a> Snapshot<'a> {
+    pub(super) fn read(parameters: &'a Parameters, adam: &Adam) -> Self {
+        let values = |flat: Tensor<2>| flat.into_data().iter().collect();
+        Self {
+            specs: parameters.specs(),
+            parameters: values(parameters.flatten()),
+            first: values(adam.first.clone()),
+            second: values(adam.second.clone()),
+        }
+    }
+
+    /// [`Checkpoint::write`].
+    pub(super) fn write(&self, path: &Path, run: usize, at: &Progress) -> Result<()> {
+        let count: usize = self.specs.iter().map(Spec::count).sum();
         let mut arrays: Vec<(String, &[usize], Vec<u8>)> = Vec::new();
-        for (prefix, flat) in [("", &parameters.flatten()), (FIRST, &adam.first), (SECOND, &adam.second)] {
-            let values: Vec<f32> = flat.clone().narrow(0, run, 1).into_data().iter().collect();
-            let mut rest = values.as_slice();
-            for spec in parameters.specs() {
+        for (prefix, all) in [("", &self.parameters), (FIRST, &self.first), (SECOND, &self.second)] {
+            let mut rest = &all[run * count..][..count];
+            for spec in self.specs {
                 let (values, others) = rest.split_at(spec.count());
                 rest = others;
                 arrays.push((format!("{prefix}{}", spec.name), &spec.shape, bytes(values)));
@@ -88,6 +102,18 @@ impl Checkpoint {
         let metadata = HashMap::from([(STATE.to_owned(), state), ("format".to_owned(), "pt".to_owned())]);
         let file = serialize(views, Some(metadata)).map_err(|error| failed(&error))?;
         write_atomically(path, &file)
+    }
+}
+
+impl Checkpoint {
+    /// Writes one run of a cohort: to a temporary name, synced, then renamed, so that the file is
+    /// always whole.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be written; an older checkpoint is still there then.
+    pub fn write(path: &Path, parameters: &Parameters, adam: &Adam, run: usize, at: &Progress) -> Result<()> {
+        Snapshot::read(parameters, adam).write(path, run, at)
     }
 
     /// Reads a checkpoint of a model with these parameters.

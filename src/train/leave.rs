@@ -41,10 +41,9 @@ impl Cohort {
         if ended.is_empty() {
             return Ok(());
         }
+        let diverged: Vec<usize> = ended.iter().copied().filter(|&i| status(i) == Status::Diverged).collect();
+        self.checkpoint(&diverged)?;
         for &i in ended {
-            if status(i) == Status::Diverged {
-                self.checkpoint(i)?;
-            }
             let (index, result) = self.result(i, status(i));
             let writer = &self.members[i].writer;
             writer.finish(&result)?;
