@@ -7,6 +7,7 @@
 //! - `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench step` times the first step and
 //!   the steady state of cohorts at T 256 and 1024, beside what `LOGLINEAR_PEER=FILE` says that
 //!   `bench_fla.py step` printed in the same run.
+//! - `… --bench step -- RUNS T f32|high` times one cohort, for a profiler.
 //! - `… --bench step -- cohorts [T …]` times cohorts of 1 to 16 (T 16, 64 and 256 unless given).
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
@@ -34,6 +35,13 @@ fn main() {
             let lengths: Vec<usize> =
                 lengths.iter().map(|length| length.parse().expect("T is a number")).collect();
             cohort_cost(&on, if lengths.is_empty() { &[16, 64, 256] } else { &lengths });
+        }
+        Some((runs, rest)) if rest.len() == 2 => {
+            let number = |text: &String| text.parse::<usize>().expect("RUNS T f32|high");
+            let precision = if rest[1] == "high" { Precision::High } else { Precision::F32 };
+            let (runs, seq_len) = (number(runs), number(&rest[0]));
+            let times = device::enter(&on, || step_times_in(&on, precision, runs, seq_len, 4, 10));
+            println!("{runs} runs, T {seq_len}, {}: {:.2} ms a step", rest[1], median(&times[1..]));
         }
         _ if device::is_cpu(&on) => beside_peer(&on),
         _ => cohorts(&on),

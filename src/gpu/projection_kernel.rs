@@ -104,7 +104,8 @@ pub(crate) fn project<X: Size>(
             }
             sync_cube();
             let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
-            let extent = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: groups };
+            let steps = steps_of(inner, step);
+            let extent = Extent { first_step: 0u32, end_step: steps, first_group: 0u32, end_group: groups };
             multiply_part(&mut sums, &left, &right, &extent, orders, arithmetic.both());
         }
         let mut own = tile;
