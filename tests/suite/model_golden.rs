@@ -79,6 +79,7 @@ fn tensor_operations_without_our_kernels_pass_the_golden_tests_too() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["golden::", "language::", "--skip", "tensor_operations_without_our_kernels"])
         .env("LOGLINEAR_PORTABLE", "1")
+        .env("LOGLINEAR_TEST_DEVICE", "cpu")
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
