@@ -1,18 +1,16 @@
 //! The list of figures, in the order of the page.
 
+use super::ablations::ablations;
 use super::language::language;
 use super::source::{Recorded, Results, Source};
-use crate::frame::{
-    axis_effects, best_less_last, ended_runs, evaluations, first_run, published, recorded_lambda,
-};
+use crate::frame::{ended_runs, evaluations, first_run, published, recorded_lambda};
 use crate::train::RunFolder;
 use crate::visualization::{
-    Bars, Cells, Figure, HeatmapGrid, Quantity, accuracy_against_pairs, accuracy_bars, effects,
-    fenwick_partition, heatmap_grid, lambda_by_level, lambda_heatmap, lambda_histogram, learning_curves,
-    learning_curves_grid,
+    Bars, Cells, Figure, HeatmapGrid, Quantity, accuracy_against_pairs, accuracy_bars, fenwick_partition,
+    heatmap_grid, lambda_by_level, lambda_heatmap, lambda_histogram, learning_curves, learning_curves_grid,
 };
 use crate::{Error, Result};
-use polars::prelude::{DataFrame, Expr, IntoLazy, LazyFrame, col, lit};
+use polars::prelude::{DataFrame, Expr, IntoLazy, col, lit};
 
 /// A figure with the files it was drawn from, or the command that makes what is missing.
 pub(super) struct Drawing {
@@ -63,7 +61,7 @@ pub(super) fn all(results: &Results) -> Result<Vec<Drawing>> {
 }
 
 /// What the page says of results that are smaller than the paper's.
-fn size(recorded: &Recorded) -> &'static str {
+pub(super) fn size(recorded: &Recorded) -> &'static str {
     match (recorded.is_preset(), recorded.is_small()) {
         (Ok(true), false) => "",
         (Ok(true), true) => " Small preset: other sizes than the published ones.",
@@ -71,13 +69,13 @@ fn size(recorded: &Recorded) -> &'static str {
     }
 }
 
-fn missing(name: &str, caption: &str, preset: &str) -> Drawing {
+pub(super) fn missing(name: &str, caption: &str, preset: &str) -> Drawing {
     let figure = Err(format!("`loglinear sweep {preset}` (on a CPU: {preset}-small)"));
     Drawing { name: name.to_owned(), caption: caption.to_owned(), figure }
 }
 
 /// Numbers that a column of a frame takes, in order.
-fn distinct(frame: &DataFrame, name: &str) -> Result<Vec<u32>> {
+pub(super) fn distinct(frame: &DataFrame, name: &str) -> Result<Vec<u32>> {
     let mut values: Vec<u32> = frame.column(name)?.u32()?.iter().flatten().collect();
     values.sort_unstable();
     values.dedup();
@@ -214,50 +212,6 @@ fn with_lambda(recorded: &Recorded) -> Result<(Vec<RunFolder>, String)> {
     let open = |(_, run): &(_, &crate::sweep::SweepRun)| RunFolder::open(recorded.folder.run_path(run));
     let folders = runs.iter().filter(|(setting, _)| *setting == chosen).map(open).collect::<Result<_>>()?;
     Ok((folders, format!("k = {}, T = {}", chosen.0, chosen.1)))
-}
-
-/// What each difference between text and release does.
-fn ablations(results: &Results) -> Result<Drawing> {
-    let (name, caption) = (
-        "ablations",
-        "What each difference between text and release does to the best validation \
-         accuracy (to the reported one in the last rows): mean difference over seeds with a 95 % bootstrap interval.",
-    );
-    let points = [
-        ("ablation/activation", "activation", "activation: GELU (release) instead of none (text)"),
-        ("ablation/width", "hidden", "hidden width: 64 (release) instead of 2L (text)"),
-        ("ablation/init", "init", "start: redrawn weights (release) instead of W2 = 0 (text)"),
-    ];
-    let mut rows: Vec<LazyFrame> = Vec::new();
-    let (mut sources, mut small) = (Vec::new(), "");
-    let shown = |frame: DataFrame, label: &str| {
-        let columns = ["kind", "mean", "low", "high", "n"].map(col);
-        frame.lazy().select([vec![lit(label).alias("label")], columns.to_vec()].concat())
-    };
-    for (preset, axis, label) in points {
-        let Some(recorded) = results.preset(preset)? else { continue };
-        let found = axis_effects(&recorded.collected, "best_accuracy")?.frame;
-        rows.push(shown(with(&found, col("axis").eq(lit(axis)))?, label));
-        sources.push(recorded.source.clone());
-        small = size(recorded);
-    }
-    if let Some(recorded) = results.preset("ablation/best-vs-last")? {
-        let found = axis_effects(&recorded.collected, "accuracy")?.frame;
-        let stop = with(&found, col("axis").eq(lit("target")))?;
-        rows.push(shown(stop, "last accuracy: stop at 99 % (release) instead of all steps (text)"));
-        let whole = with(&recorded.collected, col("target").eq(lit(0.0)))?;
-        let best = best_less_last(&whole)?.frame;
-        rows.push(shown(best, "all steps: best accuracy (release) instead of last (text)"));
-        sources.push(recorded.source.clone());
-        small = size(recorded);
-    }
-    let Some(first) = rows.first().cloned() else { return Ok(missing(name, caption, "ablation/activation")) };
-    let mut frame = first.collect()?;
-    for other in rows.into_iter().skip(1) {
-        frame = frame.vstack(&other.collect()?)?;
-    }
-    let figure = effects(&frame, "What the differences between text and release do")?;
-    Ok(Drawing { name: name.to_owned(), caption: format!("{caption}{small}"), figure: Ok((figure, sources)) })
 }
 
 /// The figures of the main job.

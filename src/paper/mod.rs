@@ -4,6 +4,7 @@
 //! what it can, writes a page with caption, source and hash of each, and says which command makes what is
 //! missing.
 
+mod ablations;
 mod draw;
 mod language;
 mod page;

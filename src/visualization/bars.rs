@@ -131,6 +131,8 @@ const SLOT: f64 = 54.0;
 const BAR: f64 = 38.0;
 /// Least distance between groups.
 const BETWEEN: f64 = 30.0;
+/// Room beside the plot.
+const RIGHT: f64 = 20.0;
 /// Least width of the plot.
 const NARROWEST: f64 = 440.0;
 const DOT: f64 = 3.0;
@@ -141,11 +143,13 @@ impl BarChart {
     }
 
     fn plot_width(&self) -> f64 {
-        ((self.group_width() + BETWEEN) * self.groups.len() as f64).max(NARROWEST)
+        let bars = (self.group_width() + BETWEEN) * self.groups.len() as f64;
+        // No narrower than the title, beside which it would leave an empty strip.
+        bars.max(NARROWEST).max(title_width(&self.title) - RIGHT)
     }
 
     fn width(&self) -> f64 {
-        (self.plot_width() + 20.0).max(title_width(&self.title)) + LEFT
+        LEFT + self.plot_width() + RIGHT
     }
 
     fn legend(&self) -> Legend {
