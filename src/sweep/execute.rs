@@ -41,7 +41,7 @@ pub struct SweepOutcome {
 }
 
 /// On two cores two runs at a time gain 5 % at T 16, what a CPU is for, and lose as much at T 64 and 256; more
-/// lose more (`cargo bench --bench step -- cohorts`).
+/// lose more (`cargo bench --bench speed -- step cohorts`).
 const CPU_COHORT: usize = 2;
 
 /// On an H200 a run-step of 16 runs costs a quarter of one alone, and six tenths of one of 4; what a larger cohort

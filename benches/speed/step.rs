@@ -1,14 +1,14 @@
 //! A training step of the recall model: on the CPU beside PyTorch in the same run, on a GPU for
 //! cohorts.
 //!
-//! - `cargo bench --bench step` times T 64, 128 and 256 on the CPU. With
+//! - `cargo bench --bench speed -- step` times T 64, 128 and 256 on the CPU. With
 //!   `LOGLINEAR_PEER="python3 …/bench_torch_cpu.py"` (any command that prints `… T=64: 57.5 ms …` a
 //!   line) it runs the peer too and prints ratios.
-//! - `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench step` times the first step and
+//! - `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench speed -- step` times the first step and
 //!   the steady state of cohorts at T 256 and 1024, beside what `LOGLINEAR_PEER=FILE` says that
 //!   `bench_fla.py step` printed in the same run.
-//! - `… --bench step -- RUNS T f32|high` times one cohort, for a profiler.
-//! - `… --bench step -- cohorts [T …]` times cohorts of 1 to 16 (T 16, 64 and 256 unless given).
+//! - `… --bench speed -- step RUNS T f32|high` times one cohort, for a profiler.
+//! - `… --bench speed -- step cohorts [T …]` times cohorts of 1 to 16 (T 16, 64 and 256 unless given).
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use loglinear::burn;
@@ -25,11 +25,10 @@ use std::time::Instant;
 
 const BATCH: usize = 64;
 
-fn main() {
+pub fn run(arguments: &[String]) {
     println!("recall model, d 64, 2 layers, MLP-λ (softplus), batch {BATCH}, all positions scored");
     let name = std::env::var("LOGLINEAR_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
     let on = device::parse(&name).unwrap();
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.split_first() {
         Some((first, lengths)) if first == "cohorts" => {
             let lengths: Vec<usize> =

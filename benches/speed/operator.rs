@@ -1,7 +1,7 @@
 //! The operator, forward and forward + backward, beside flash-linear-attention's Triton kernel and PyTorch's flash
 //! attention.
 //!
-//! `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench operator -- [T H D TOKENS DTYPE]…`, by default
+//! `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench speed -- operator [T H D TOKENS DTYPE]…`, by default
 //! the sizes of the peer's script. `LOGLINEAR_PEER=FILE` names what that script printed in the same run; the
 //! table then has its times and the ratios. Reported besides: floating-point operations of the products and the
 //! bytes that the inputs, outputs and gradients alone take, over the time.
@@ -31,11 +31,12 @@ const SIZES: [Size; 12] = [
     (1_048_576, 16, 64, 1_048_576, "bf16", false),
 ];
 
-fn main() {
+pub fn run(arguments: &[String]) {
     let name = std::env::var("LOGLINEAR_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
     let on = device::parse(&name).unwrap();
-    let peer = std::env::var("LOGLINEAR_PEER").ok().map(|path| std::fs::read_to_string(path).unwrap());
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    // On a CPU the variable is for the step's peer.
+    let peer = std::env::var("LOGLINEAR_PEER").ok().filter(|_| !device::is_cpu(&on));
+    let peer = peer.map(|path| std::fs::read_to_string(path).unwrap());
     let sizes: Vec<Size> = if arguments.is_empty() && device::is_cpu(&on) {
         vec![(1024, 1, 64, 1024, "f32", true)]
     } else if arguments.is_empty() {

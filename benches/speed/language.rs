@@ -1,6 +1,6 @@
 //! A training step of the language model: where its time goes, tokens a second, memory.
 //!
-//! `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench language -- [D RUNS BATCH PRECISION]…`, by
+//! `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench speed -- language [D RUNS BATCH PRECISION]…`, by
 //! default a short list of sizes. Windows of 512 random tokens, GPT-2's vocabulary, MLP-λ (softplus), AdamW.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
@@ -17,10 +17,9 @@ use std::time::Instant;
 /// Positions of a window.
 const TIME: usize = 512;
 
-fn main() {
+pub fn run(arguments: &[String]) {
     let name = std::env::var("LOGLINEAR_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
     let on = device::parse(&name).unwrap();
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     println!(
         "language model, 6 layers, T {TIME}, MLP-λ (softplus) unless named, on {}",
         device::hardware(&on)
