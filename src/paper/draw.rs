@@ -3,7 +3,7 @@
 use super::ablations::ablations;
 use super::language::language;
 use super::source::{Recorded, Results, Source};
-use crate::frame::{ended_runs, evaluations, first_run, published, recorded_lambda};
+use crate::frame::{ended_runs, evaluations, first_run, numbers, published, recorded_lambda, texts};
 use crate::train::RunFolder;
 use crate::visualization::{
     Bars, Cells, Figure, HeatmapGrid, Quantity, accuracy_against_pairs, accuracy_bars, fenwick_partition,
@@ -11,6 +11,8 @@ use crate::visualization::{
 };
 use crate::{Error, Result};
 use polars::prelude::{DataFrame, Expr, IntoLazy, col, lit};
+use std::cmp::Ordering;
+use std::collections::HashSet;
 
 /// A figure with the files it was drawn from, or the command that makes what is missing.
 pub(super) struct Drawing {
@@ -94,16 +96,16 @@ fn published_of(benchmark: &str) -> Result<DataFrame> {
 
 /// Accuracy against pairs, a figure for each length.
 fn against_pairs(results: &Results, preset: &str, name: &str) -> Result<Vec<Drawing>> {
-    let caption = "MQAR: best validation accuracy against the number of pairs, mean ± population std over seeds; \
-                   published values beside ours";
+    let caption = "MQAR: best validation accuracy against the number of pairs, a dot a run, bars and lines the means of \
+                   seeds; published values beside ours";
     let Some(recorded) = results.preset(preset)? else {
         return Ok(vec![missing(&format!("{name}-accuracy"), caption, preset)]);
     };
     let runs = ended_runs(&recorded.collected)?;
     // Kinds that were not run have no place in the legend.
-    let kinds = ["fixed", "mlp-softplus", "mlp-softmax"].into_iter().filter(|&kind| {
-        crate::frame::texts(&runs, "kind").is_ok_and(|kinds| kinds.iter().any(|of| of == kind))
-    });
+    let kinds = ["fixed", "mlp-softplus", "mlp-softmax"]
+        .into_iter()
+        .filter(|&kind| texts(&runs, "kind").is_ok_and(|kinds| kinds.iter().any(|of| of == kind)));
     let ours = kinds.map(|kind| col("kind").eq(lit(kind))).reduce(Expr::or).unwrap_or_else(|| lit(false));
     let published = with(&published_of(name)?, ours)?;
     let one = |length: u32| {
@@ -123,9 +125,10 @@ fn as_bars(
     value: &str,
     title: &str,
 ) -> Result<Drawing> {
-    let caption = format!("{title}, mean ± population std, a dot a seed; published values beside ours.");
-    let Some(recorded) = results.preset(preset)? else { return Ok(missing(name, &caption, preset)) };
     let published = published_of(name)?;
+    let beside = if published.height() > 0 { "; published values beside ours" } else { "" };
+    let caption = format!("{title}, mean ± population std, a dot a seed{beside}.");
+    let Some(recorded) = results.preset(preset)? else { return Ok(missing(name, &caption, preset)) };
     let ended = if group == "seq_len" {
         ended_runs(&recorded.collected)?
     } else {
@@ -140,8 +143,8 @@ fn as_bars(
 
 fn curves(results: &Results, preset: &str) -> Result<Drawing> {
     let name = format!("{}-curves", preset.trim_start_matches("paper/"));
-    let caption = "Validation accuracy while training, mean ± population std over seeds, one panel a setting; a run \
-                   that has stopped counts with its last value.";
+    let caption = "Validation accuracy while training, one panel a setting: thin lines are runs, up to where they \
+                   stopped or stand, thick ones means over seeds, in which a run counts with its last value from then on.";
     let Some(recorded) = results.preset(preset)? else { return Ok(missing(&name, caption, preset)) };
     let own = col("eval_seq_len").eq(col("seq_len")).and(col("accuracy").is_not_null());
     let rows = with(&recorded.collected, own)?;
@@ -158,9 +161,9 @@ fn curves(results: &Results, preset: &str) -> Result<Drawing> {
 fn lambda(results: &Results, preset: &str) -> Result<Vec<Drawing>> {
     let names = ["lambda-heatmap", "lambda-grid", "lambda-by-level", "lambda-histogram"];
     let captions = [
-        "λ of one MLP-λ (softplus) run on one validation sequence, level by position, one panel a layer; grey where \
-         a level holds nothing",
-        "λ of layer 0 on one validation sequence: a row a λ kind, a column a seed",
+        "λ of one MLP-λ (softplus) run on one validation sequence, level by position, one panel a layer, with its \
+         own scale; grey where a level holds nothing",
+        "λ of layer 0 on one validation sequence: a row a λ kind, with its own scale, a column a seed",
         "Mean λ of each level by λ kind, ± std over runs, layers and positions where the level is present",
         "Histogram of λ by kind, where the level is present",
     ];
@@ -185,12 +188,34 @@ fn lambda(results: &Results, preset: &str) -> Result<Vec<Drawing>> {
         (lambda_by_level(&frame)?, sources(&folders)?),
         (lambda_histogram(&frame)?, sources(&folders)?),
     ];
+    let reached = accuracies(recorded, &folders)?;
     let drawing = |(i, figure): (usize, (Figure, Vec<Source>))| Drawing {
         name: names[i].to_owned(),
-        caption: format!("{}; MQAR, {setting}.{}", captions[i], size(recorded)),
+        caption: format!("{}; MQAR, {setting}. {reached}{}", captions[i], size(recorded)),
         figure: Ok(figure),
     };
     Ok(figures.into_iter().enumerate().map(drawing).collect())
+}
+
+/// Best accuracies of some runs of a sweep, by kind and seed: λ of a run that failed shows another thing than λ of one
+/// that solved its task.
+fn accuracies(recorded: &Recorded, folders: &[RunFolder]) -> Result<String> {
+    let ended = ended_runs(&recorded.collected)?;
+    let (runs, kinds) = (texts(&ended, "run")?, texts(&ended, "kind")?);
+    let (seeds, reached) = (numbers(&ended, "seed")?, numbers(&ended, "best_accuracy")?);
+    let name = |run: &str| run.rsplit('/').next().unwrap_or_default().to_owned();
+    let shown: HashSet<String> =
+        folders.iter().map(|folder| name(&folder.path().to_string_lossy().replace('\\', "/"))).collect();
+    let mut rows: Vec<usize> = (0..runs.len()).filter(|&row| shown.contains(&name(&runs[row]))).collect();
+    rows.sort_by(|&a, &b| {
+        (&kinds[a], seeds[a]).partial_cmp(&(&kinds[b], seeds[b])).unwrap_or(Ordering::Equal)
+    });
+    let of_kind = |rows: &[usize]| {
+        let shares: Vec<String> = rows.iter().map(|&row| format!("{:.1}", reached[row] * 100.0)).collect();
+        format!("{} {} %", kinds[rows[0]], shares.join(", "))
+    };
+    let all: Vec<String> = rows.chunk_by(|&a, &b| kinds[a] == kinds[b]).map(of_kind).collect();
+    Ok(format!("Best accuracies of these runs, by seed: {}.", all.join("; ")))
 }
 
 /// Runs of one setting with recorded λ: k = 8 if there is, else the most pairs, at the shortest length.

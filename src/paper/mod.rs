@@ -45,6 +45,8 @@ pub struct Made {
     pub entries: Vec<Entry>,
     /// The paper's claims.
     pub claims: Claims,
+    /// Figures of the page that was there before which this one doesn't have: their files are no more.
+    pub removed: Vec<String>,
 }
 
 /// The claims tables of recorded sweeps, see [`sweep::claims_table`].
@@ -57,14 +59,15 @@ pub struct Claims {
 }
 
 /// Draws every figure of the paper from the results at or below `from` into `out`, with a page
-/// `README.md`; `arguments` are those of the command that the page says made it.
+/// `README.md`; `arguments` are those of the command that the page says made it. Figures that only the page
+/// before had are removed, so that the folder holds what the page says.
 ///
 /// # Errors
 ///
 /// If a result can't be read, a file can't be written, or `out` has a `README.md` of another kind. Missing
 /// results are no error.
 pub fn figures(from: &Path, out: &Path, arguments: &str) -> Result<Made> {
-    page::check_place(out)?;
+    let before = page::check_place(out)?;
     let results = Results::find(from)?;
     let mut entries = Vec::new();
     for drawing in draw::all(&results)? {
@@ -76,7 +79,12 @@ pub fn figures(from: &Path, out: &Path, arguments: &str) -> Result<Made> {
     }
     let claims = claims(&results)?;
     page::write(&entries, &claims, &results, out, arguments)?;
-    Ok(Made { entries, claims })
+    let drawn = |name: &String| {
+        entries.iter().any(|entry| entry.name == *name && matches!(entry.outcome, Outcome::Drawn(..)))
+    };
+    let removed: Vec<String> = before.into_iter().filter(|name| !drawn(name)).collect();
+    page::remove(out, &removed)?;
+    Ok(Made { entries, claims, removed })
 }
 
 /// The claims of the presets and of all recorded sweeps, and those that no sweep tests.

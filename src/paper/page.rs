@@ -23,20 +23,36 @@ pub(super) fn write(
     write_atomically(&out.join("README.md"), page.as_bytes())
 }
 
-/// Refuses a folder whose `README.md` isn't a page of ours.
-pub(super) fn check_place(out: &Path) -> Result<()> {
+/// Names of the figures of the page that is there, if one is. Refuses a folder whose `README.md` isn't a page of ours.
+pub(super) fn check_place(out: &Path) -> Result<Vec<String>> {
     let file = out.join("README.md");
     if !file.exists() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let text = std::fs::read_to_string(&file).map_err(Error::io(&file))?;
     if text.starts_with(START) {
-        return Ok(());
+        let name = |line: &str| Some(line.strip_prefix("![")?.split_once("](")?.0.to_owned());
+        // A figure's name has no folder, so what is removed later lies beside the page.
+        let plain = |name: &String| name.chars().all(|c| c.is_alphanumeric() || c == '-');
+        return Ok(text.lines().filter_map(name).filter(plain).collect());
     }
     Err(Error::format(
         &file,
         "expected a page of this command or no file, found another text; choose another folder",
     ))
+}
+
+/// Removes the files of figures.
+pub(super) fn remove(out: &Path, names: &[String]) -> Result<()> {
+    for file in names.iter().flat_map(|name| ["svg", "png"].map(|end| out.join(format!("{name}.{end}")))) {
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io(&file)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// First words of every page.
@@ -79,8 +95,10 @@ fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) ->
     let header = "| claim | published | ours | n | verdict | rule |\n|---|---|---|---|---|---|\n";
     write(format_args!(
         "## Claims\n\nEach claim of the paper with the rule that was written into its sweep before the runs. Ours is \
-         the quantity of the rule with its 95 % bootstrap interval over n runs (pairs of runs of one seed, for a \
-         difference). With few seeds such an interval is too narrow.\n\n{header}{}",
+         the quantity of the rule with its 95 % bootstrap interval over n runs (for a difference, pairs of runs that \
+         differ in nothing else). What a rule does not name is pooled: seeds, and lengths where a sweep has several. With \
+         few seeds such an interval is too narrow, and one run that fails can decide a verdict: the notes below say \
+         where.\n\n{header}{}",
         rows(&claims.paper)?
     ))?;
     if claims.others.height() > 0 {

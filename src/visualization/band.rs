@@ -1,7 +1,8 @@
-//! Line charts of means with bands of one standard deviation.
+//! Line charts of means, with bands of one standard deviation or with every value.
 
 use super::axis::drawable;
 use super::coordinates::{Axis, Horizontal, Vertical};
+use super::each::{Each, STEP, beside, lines_with_dots};
 use super::figure::{Draw, failed};
 use super::legend::{Entry, Legend, Mark};
 use super::pen::Pen;
@@ -30,7 +31,9 @@ pub(super) struct Line {
     pub(super) label: String,
     pub(super) color: RGBColor,
     pub(super) points: Vec<Point>,
-    /// Whether it is drawn in dashes, without a band.
+    /// How the values behind its means are shown.
+    pub(super) each: Each,
+    /// Whether it is drawn in dashes, without the values behind it.
     pub(super) dashed: bool,
 }
 
@@ -89,7 +92,11 @@ pub(super) fn y_range<'a>(plots: impl Iterator<Item = &'a Plot> + Clone) -> Resu
     if vertical == Vertical::Share {
         return Ok((0.0, 1.0));
     }
-    let (low, high) = (least(all().map(|p| p.mean - p.std)), most(all().map(|p| p.mean + p.std)));
+    let ends = || {
+        let values = plots.clone().flat_map(|plot| &plot.lines).flat_map(|line| line.each.values());
+        all().flat_map(|p| [p.mean - p.std, p.mean + p.std]).chain(values)
+    };
+    let (low, high) = (least(ends()), most(ends()));
     let margin = ((high - low) * 0.06).max(high.abs() * 0.01).max(1e-9);
     let low = vertical.start(low - margin);
     drawable(
@@ -108,6 +115,10 @@ fn x_of_all(lines: &[Line]) -> Option<f64> {
 }
 
 impl Plot {
+    fn has_dots(&self) -> bool {
+        self.lines.iter().any(|line| matches!(line.each, Each::Dots(_)))
+    }
+
     fn x_range(&self) -> (f64, f64) {
         let all = || {
             let ours = self.lines.iter().flat_map(|line| &line.points).map(|p| p.x);
@@ -118,7 +129,9 @@ impl Plot {
             // Points are in the middle of theirs.
             return (-1.0, high.ceil());
         }
-        let pad = if high > low { (high - low) * self.x.room() } else { 0.5 };
+        // Lines side by side reach beyond their x.
+        let room = if self.has_dots() { 0.1 } else { self.x.room() };
+        let pad = if high > low { (high - low) * room } else { 0.5 };
         (low - pad, high + pad)
     }
 
@@ -157,8 +170,17 @@ impl Plot {
         let clamp = |value: f64| value.clamp(y.0, y.1);
         // A band without width would not be seen: whiskers side by side.
         let single = x_of_all(&self.lines);
-        let bands: &[Line] = if single.is_some() { &[] } else { &self.lines };
+        let dots = self.has_dots();
+        let bands: &[Line] = if single.is_some() || dots { &[] } else { &self.lines };
         for line in bands.iter().filter(|line| !line.dashed) {
+            if let Each::Runs(runs) = &line.each {
+                for run in runs {
+                    let run = run.iter().map(|&(x, y)| (x, clamp(y)));
+                    let stroke = line.color.mix(0.45).stroke_width(theme.upx(0.75));
+                    chart.draw_series(LineSeries::new(run, stroke)).map_err(failed)?;
+                }
+                continue;
+            }
             let upper = line.points.iter().map(|p| (p.x, clamp(p.mean + p.std)));
             let lower = line.points.iter().rev().map(|p| (p.x, clamp(p.mean - p.std)));
             let band: Vec<_> = upper.chain(lower).collect();
@@ -190,10 +212,12 @@ impl Plot {
             pen.dashes((x, top), (x, bottom), GREY)?;
             pen.text(name, (x - 6.0, top + 10.0), theme.small(), HPos::Right)?;
         }
-        if let Some(x) = single {
+        if dots {
+            lines_with_dots(&pen, &self.lines, at)?;
+        } else if let Some(x) = single {
             for (index, line) in self.lines.iter().enumerate() {
                 let middle = (self.lines.len() - 1) as f64 / 2.0;
-                let beside = at(x, y.0).0 + 3.0 * BESIDE * (index as f64 - middle);
+                let beside = at(x, y.0).0 + 3.0 * STEP * (index as f64 - middle);
                 for point in &line.points {
                     let ends =
                         [point.mean + point.std, point.mean - point.std].map(|end| at(x, clamp(end)).1);
@@ -203,15 +227,12 @@ impl Plot {
             }
         }
         for (one, side) in self.published.iter().zip(sides(&self.published)) {
-            let beside = at(one.x, 0.0).0 + BESIDE * side;
+            let beside = at(one.x, 0.0).0 + beside(dots, side, self.lines.len());
             one.draw(&pen, beside, |value| at(one.x, value).1)?;
         }
         Ok(())
     }
 }
-
-/// Distance of a published mark from its x.
-const BESIDE: f64 = 10.0;
 
 /// A plot under a title and a legend.
 pub(super) struct BandChart {

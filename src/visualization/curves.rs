@@ -3,8 +3,9 @@
 use super::Figure;
 use super::band::{BandChart, Plot, Point};
 use super::coordinates::{Horizontal, Vertical};
+use super::each::Each;
 use super::figure::render;
-use super::kinds::{by_kind, one_setting, values_per_point};
+use super::kinds::{by_kind, by_kind_with, one_setting, values_per_point};
 use super::published::published;
 use super::theme::kinds_among;
 use crate::frame::{numbers, texts};
@@ -12,8 +13,8 @@ use crate::{Error, Result};
 use polars::prelude::DataFrame;
 use std::collections::HashSet;
 
-/// Best validation accuracy against the number of MQAR pairs, mean ± standard deviation over seeds,
-/// one line a kind, from a frame of runs.
+/// Best validation accuracy against the number of MQAR pairs, a dot a run and a line through the means of
+/// each kind, side by side, from a frame of runs.
 ///
 /// Rows of `published` (from [`frame::published`](crate::frame::published)) that have pairs lie beside ours as hollow diamonds (those of a figure of the release with a dot), with ± their standard
 /// deviation if they have one. Which ones are comparable is for the caller to choose.
@@ -28,15 +29,17 @@ pub fn accuracy_against_pairs(runs: &DataFrame, published: Option<&DataFrame>) -
     }
     one_setting(runs, &["task", "seq_len"])?;
     let kinds = texts(runs, "kind")?;
-    let lines = by_kind(&kinds, values_per_point, |kind| {
+    let of = |kind: &str| -> Vec<(f64, f64)> {
         let rows = (0..kinds.len()).filter(|&row| kinds[row] == kind && pairs[row].is_finite());
         rows.map(|row| (pairs[row].log2(), accuracy[row])).collect()
-    })?;
+    };
+    let each = |kind: &str| Each::Dots(of(kind).into_iter().filter(|(_, y)| y.is_finite()).collect());
+    let lines = by_kind_with(&kinds, values_per_point, of, each)?;
     let mut beside = self::published(published, "pairs", &kinds_among(&kinds))?;
     beside.iter_mut().for_each(|one| one.x = one.x.log2());
     let seq_len = numbers(runs, "seq_len")?[0];
     render(&BandChart {
-        title: format!("MQAR, T = {seq_len}: best validation accuracy (mean ± std over seeds)"),
+        title: format!("MQAR, T = {seq_len}: best validation accuracy (mean and every run)"),
         plot: Plot {
             x_label: "number of key/value pairs k".to_owned(),
             y_label: "accuracy".to_owned(),

@@ -15,7 +15,7 @@ use polars::prelude::DataFrame;
 use std::collections::BTreeMap;
 
 /// Heatmap of λ on one sequence of one run: level 0 on top, positions left to right, viridis from 0
-/// to the largest λ that is drawn, a strip that names the region of every position.
+/// to the largest λ of the layer, a strip that names the region of every position.
 ///
 /// # Errors
 ///
@@ -42,15 +42,20 @@ pub fn lambda_heatmap(lambda: &DataFrame, run: &str, sequence: usize, cells: Cel
         panels.entry((layers[row], heads[row])).or_default().push(row);
     }
     let panels: Vec<_> = panels.into_iter().map(|(at, rows)| (at, columns.map(&rows))).collect();
-    let largest = panels.iter().map(|(_, map)| map.largest()).fold(0.0, f64::max);
-    drawable("λ", 0.0, largest)?;
+    // A scale a layer: their λ may differ by an order of magnitude.
+    let mut largest: BTreeMap<usize, f64> = BTreeMap::new();
+    for ((layer, _), map) in &panels {
+        let of_layer = largest.entry(*layer).or_insert(1e-9);
+        *of_layer = of_layer.max(map.largest());
+        drawable("λ", 0.0, *of_layer)?;
+    }
     let kind = kind_label(&texts(lambda, "kind")?[first]);
     render(&Heatmap {
         title: format!("λ of {kind} — {run}, sequence {sequence}"),
         width: panels.iter().map(|(_, map)| map.width).max().unwrap_or(1),
         height: panels.iter().map(|(_, map)| map.height).max().unwrap_or(1),
         panels,
-        largest: largest.max(1e-9),
+        largest,
     })
 }
 
@@ -60,7 +65,8 @@ struct Heatmap {
     panels: Vec<((usize, usize), Map)>,
     width: usize,
     height: usize,
-    largest: f64,
+    /// λ at the upper end of the colours, by layer.
+    largest: BTreeMap<usize, f64>,
 }
 
 const LEFT: f64 = 64.0;
@@ -92,6 +98,7 @@ impl Draw for Heatmap {
         let row = self.row_height();
         let cell = PLOT / self.width as f64;
         for (index, ((layer, head), map)) in self.panels.iter().enumerate() {
+            let largest = self.largest[layer];
             let top = TOP + index as f64 * (self.panel_height() + GAP) + 14.0;
             pen.text(
                 &format!("layer {layer}, head {head}"),
@@ -103,7 +110,7 @@ impl Draw for Heatmap {
             cells(&pen, &strip, (LEFT, top), (cell, STRIP))?;
             let first = top + STRIP + 3.0;
             for (level, values) in map.values.chunks(map.width).enumerate() {
-                let colors: Vec<RGBColor> = values.iter().map(|&value| color(value, self.largest)).collect();
+                let colors: Vec<RGBColor> = values.iter().map(|&value| color(value, largest)).collect();
                 cells(&pen, &colors, (LEFT, first + level as f64 * row), (cell, row))?;
             }
             for level in 0..self.height {
@@ -120,7 +127,7 @@ impl Draw for Heatmap {
             }
             pen.text("position", (LEFT + PLOT / 2.0, bottom + 29.0), theme.text(12.0), HPos::Center)?;
             let (left, right) = (LEFT + PLOT + 22.0, LEFT + PLOT + 36.0);
-            color_bar(&pen, self.largest, (left, right), (first, bottom), 11.0)?;
+            color_bar(&pen, largest, (left, right), (first, bottom), 11.0)?;
             pen.text("λ", ((left + right) / 2.0, first - 9.0), theme.text(12.0), HPos::Center)?;
         }
         Ok(())

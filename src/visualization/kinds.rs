@@ -1,6 +1,7 @@
 //! Rows of a frame as one line a kind.
 
 use super::band::{Line, Point, points};
+use super::each::Each;
 use super::theme::{kind_color, kind_label, kinds_among};
 use crate::{Error, Result};
 use polars::prelude::DataFrame;
@@ -11,13 +12,23 @@ pub(super) fn by_kind(
     count: impl Fn(&str, &[Point]) -> String,
     pairs: impl Fn(&str) -> Vec<(f64, f64)>,
 ) -> Result<Vec<Line>> {
+    by_kind_with(kinds, count, pairs, |_| Each::Band)
+}
+
+/// [`by_kind`], with the values behind the means of a kind.
+pub(super) fn by_kind_with(
+    kinds: &[String],
+    count: impl Fn(&str, &[Point]) -> String,
+    pairs: impl Fn(&str) -> Vec<(f64, f64)>,
+    each: impl Fn(&str) -> Each,
+) -> Result<Vec<Line>> {
     if kinds.is_empty() {
         return Err(Error::Figure("there is nothing to draw: the frame has no rows".to_owned()));
     }
     let line = |(index, kind): (usize, &str)| {
         let points = points(pairs(kind));
         let label = format!("{}, n = {}", kind_label(kind), count(kind, &points));
-        Line { label, color: kind_color(kind, index), points, dashed: false }
+        Line { label, color: kind_color(kind, index), points, each: each(kind), dashed: false }
     };
     let lines = kinds_among(kinds).into_iter().enumerate().map(line).filter(|line| !line.points.is_empty());
     let lines: Vec<Line> = lines.collect();

@@ -3,11 +3,13 @@
 use super::Figure;
 use super::band::{BandChart, Plot};
 use super::coordinates::{Horizontal, Vertical};
+use super::each::Each;
 use super::figure::render;
-use super::kinds::{by_kind, one_setting, one_text, values_per_point};
+use super::kinds::{by_kind_with, one_setting, one_text, values_per_point};
 use crate::Result;
 use crate::frame::{numbers, texts};
 use polars::prelude::DataFrame;
+use std::collections::BTreeMap;
 
 /// What a learning curve shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +36,17 @@ impl Quantity {
 
     pub(super) fn title(self) -> &'static str {
         match self {
-            Self::Accuracy => "Validation accuracy (mean ± std over runs)",
-            Self::TrainLoss => "Training loss (mean ± std over runs)",
-            Self::ValidationLoss => "Validation loss (mean ± std over runs)",
-            Self::Perplexity => "Validation perplexity (mean ± std over runs, of its logarithm)",
+            Self::Accuracy => "Validation accuracy",
+            Self::TrainLoss => "Training loss",
+            Self::ValidationLoss => "Validation loss",
+            Self::Perplexity => "Validation perplexity",
         }
+    }
+
+    /// Title of curves with bands.
+    fn with_bands(self) -> String {
+        let of = if self == Self::Perplexity { ", of its logarithm" } else { "" };
+        format!("{} (mean ± std over runs{of})", self.title())
     }
 }
 
@@ -54,7 +62,7 @@ pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Fi
     one_setting(evaluations, &["task", "seq_len", "pairs"])?;
     one_text(evaluations)?;
     let plot = curves.plot(&(0..curves.kinds.len()).collect::<Vec<_>>())?;
-    render(&BandChart { title: quantity.title().to_owned(), plot })
+    render(&BandChart { title: quantity.with_bands(), plot })
 }
 
 /// Columns of a frame of evaluations.
@@ -85,6 +93,15 @@ impl Curves {
 
     /// Curves of some rows, one a kind; a kind has the same colour whichever rows they are.
     pub(super) fn plot(&self, rows: &[usize]) -> Result<Plot> {
+        self.plot_with(rows, |_| Each::Band)
+    }
+
+    /// [`plot`](Self::plot) with a thin line a run, up to its last evaluation, instead of bands.
+    pub(super) fn plot_with_runs(&self, rows: &[usize]) -> Result<Plot> {
+        self.plot_with(rows, |kind| Each::Runs(self.runs(rows, kind)))
+    }
+
+    fn plot_with(&self, rows: &[usize], each: impl Fn(&str) -> Each) -> Result<Plot> {
         let (y_label, y) = match self.quantity {
             Quantity::Accuracy => ("accuracy", Vertical::Share),
             Quantity::TrainLoss | Quantity::ValidationLoss => ("cross-entropy (nats)", Vertical::Amount),
@@ -95,10 +112,19 @@ impl Curves {
             y_label: y_label.to_owned(),
             x: Horizontal::Steps,
             y,
-            lines: by_kind(&self.kinds, values_per_point, |kind| self.along(rows, kind))?,
+            lines: by_kind_with(&self.kinds, values_per_point, |kind| self.along(rows, kind), each)?,
             published: Vec::new(),
             rule: None,
         })
+    }
+
+    /// (step, value) of every evaluation of a kind, run by run.
+    fn runs(&self, rows: &[usize], kind: &str) -> Vec<Vec<(f64, f64)>> {
+        let mut runs: BTreeMap<&String, Vec<(f64, f64)>> = BTreeMap::new();
+        for &row in rows.iter().filter(|&&row| self.kinds[row] == kind && self.values[row].is_finite()) {
+            runs.entry(&self.runs[row]).or_default().push((self.steps[row], self.values[row]));
+        }
+        runs.into_values().collect()
     }
 
     /// (step, value) of every run of a kind at every step at which one of them was evaluated.

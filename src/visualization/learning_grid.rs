@@ -16,9 +16,9 @@ use plotters::prelude::{DrawingArea, DrawingBackend};
 use plotters::style::text_anchor::HPos;
 use polars::prelude::{DataFrame, DataType};
 
-/// Learning curves as [`learning_curves`](super::learning_curves), one panel for each combination of
-/// values of the columns `panels`, in numeric order, such as `["seq_len", "pairs"]`. Panels share y, and
-/// one legend; each has the steps of its own runs.
+/// Learning curves, one panel for each combination of values of the columns `panels`, in numeric order, such as
+/// `["seq_len", "pairs"]`: a thin line a run, up to its last evaluation, and a thick one a kind, the mean as in
+/// [`learning_curves`](super::learning_curves). Panels share y, and one legend; each has the steps of its own runs.
 ///
 /// # Errors
 ///
@@ -38,14 +38,14 @@ pub fn learning_curves_grid(evaluations: &DataFrame, quantity: Quantity, panels:
         range_of(counts.map(|point| point.n).collect::<Vec<_>>().into_iter())
     };
     let all = by_kind(&curves.kinds, count, |kind| curves.along(&everything, kind))?;
-    let panel = |(title, rows): &(String, Vec<usize>)| match curves.plot(rows) {
+    let panel = |(title, rows): &(String, Vec<usize>)| match curves.plot_with_runs(rows) {
         Ok(plot) => Ok((title.clone(), plot)),
         Err(_) => {
             Err(Error::Figure(format!("there is nothing to draw at {title}: no row has a finite value")))
         }
     };
     render(&CurvesGrid {
-        title: quantity.title().to_owned(),
+        title: format!("{} (thick: mean, thin: every run)", quantity.title()),
         entries: all.iter().map(Line::entry).collect(),
         panels: settings.iter().map(panel).collect::<Result<_>>()?,
     })
@@ -91,7 +91,9 @@ struct CurvesGrid {
 }
 
 const LEFT: f64 = 70.0;
-const PANEL: (f64, f64) = (300.0, 210.0);
+const PANEL: (f64, f64) = (240.0, 190.0);
+/// Room between panels, in which half of a label of five digits fits.
+const GAP: f64 = 20.0;
 /// Height of a panel's title.
 const TITLE: f64 = 24.0;
 /// Height of the name of x below the last row.
@@ -130,25 +132,25 @@ impl Draw for CurvesGrid {
         for (index, (title, plot)) in self.panels.iter().enumerate() {
             let (left, above) =
                 (LEFT + PANEL.0 * (index % columns) as f64, top + PANEL.1 * (index / columns) as f64);
-            pen.text(title, (left + (PANEL.0 - 14.0) / 2.0, above + 14.0), theme.bold(12.0), HPos::Center)?;
+            pen.text(title, (left + (PANEL.0 - GAP) / 2.0, above + 14.0), theme.bold(13.0), HPos::Center)?;
             // Labels of y stand once a row, left of its first panel.
             let gutter = if index % columns == 0 { 44.0 } else { 0.0 };
             let corner = (theme.px(left - gutter), theme.px(above + TITLE));
             let size = (theme.upx(PANEL.0 + gutter), theme.upx(PANEL.1 - TITLE));
             let room = Room {
                 margin: 0.0,
-                right: 14.0,
+                right: GAP,
                 labels: (26.0, gutter),
                 named: false,
-                ticks: (5, 6),
-                text: 11.0,
+                ticks: (4, 6),
+                text: 12.0,
             };
             plot.draw(&area.clone().shrink(corner, size), theme, &room, y)?;
         }
-        let (x, bottom) = (LEFT + PANEL.0 * columns as f64 / 2.0 - 7.0, top + PANEL.1 * rows as f64);
+        let (x, bottom) = (LEFT + PANEL.0 * columns as f64 / 2.0 - GAP / 2.0, top + PANEL.1 * rows as f64);
         let Some((_, plot)) = self.panels.first() else { return Ok(()) };
-        pen.text(&plot.x_label, (x, bottom + 12.0), theme.text(12.0), HPos::Center)?;
-        pen.vertical(&plot.y_label, (14.0, (top + TITLE + bottom - 26.0) / 2.0), theme.text(12.0))
+        pen.text(&plot.x_label, (x, bottom + 12.0), theme.text(13.0), HPos::Center)?;
+        pen.vertical(&plot.y_label, (14.0, (top + TITLE + bottom - 26.0) / 2.0), theme.text(13.0))
     }
 }
 

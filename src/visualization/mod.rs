@@ -11,6 +11,7 @@ mod cells;
 mod coordinates;
 mod curves;
 mod decoding;
+mod each;
 mod effects;
 mod figure;
 mod heatmap;

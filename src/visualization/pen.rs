@@ -37,6 +37,13 @@ impl<DB: DrawingBackend> Pen<'_, DB> {
         self.area.draw(&PathElement::new(ends, color.stroke_width(self.theme.upx(1.0)))).map_err(failed)
     }
 
+    /// A line of some width through points.
+    pub(super) fn path(&self, points: &[(f64, f64)], width: f64, color: RGBColor) -> Result<()> {
+        let points: Vec<_> = points.iter().map(|&point| self.at(point)).collect();
+        let stroke = color.stroke_width(self.theme.upx(width));
+        self.area.draw(&PathElement::new(points, stroke)).map_err(failed)
+    }
+
     /// A line of dashes, horizontal or vertical.
     pub(super) fn dashes(&self, from: (f64, f64), to: (f64, f64), color: RGBColor) -> Result<()> {
         const PERIOD: f64 = 7.0;

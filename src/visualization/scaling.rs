@@ -3,6 +3,7 @@
 use super::Figure;
 use super::band::{BandChart, Line, Plot, points};
 use super::coordinates::{Horizontal, Vertical};
+use super::each::Each;
 use super::figure::render;
 use super::theme::PALETTE;
 use crate::frame::{numbers, texts};
@@ -38,7 +39,7 @@ pub fn scaling(frame: &DataFrame, y: &str, title: &str, y_label: &str) -> Result
             Some(exponent) => format!("{name} (T^{exponent:.2})"),
             None => (*name).clone(),
         };
-        Line { label, color: PALETTE[index % PALETTE.len()], points, dashed: false }
+        Line { label, color: PALETTE[index % PALETTE.len()], points, each: Each::Band, dashed: false }
     };
     render(&BandChart {
         title: title.to_owned(),

@@ -175,6 +175,23 @@ fn the_figures_of_the_repository_are_those_of_its_recorded_results() {
 }
 
 #[test]
+fn figures_of_other_results_leave_with_their_page() {
+    let (results, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let out = folder.path().join("figures");
+    let figures = || loglinear::paper::figures(results.path(), &out, "test").unwrap();
+    assert_eq!(figures().removed, Vec::<String>::new());
+    let mut page = std::fs::read_to_string(out.join("README.md")).unwrap();
+    page.push_str("\n![gone](gone.png)\n\n![../outside](../outside.png)\n");
+    for file in ["README.md", "gone.svg", "another.png", "../outside.png"] {
+        std::fs::write(out.join(file), &page).unwrap();
+    }
+    assert_eq!(figures().removed, ["gone"]);
+    let there = |file: &str| out.join(file).exists();
+    assert!(!there("gone.svg") && there("another.png") && there("../outside.png"));
+    assert!(there("fenwick-partition.svg"));
+}
+
+#[test]
 fn a_grid_holds_every_figure_at_its_place() {
     let (small, large) = (fenwick_partition(7).unwrap(), fenwick_partition(40).unwrap());
     let both = grid(&[small.clone(), large.clone(), small.clone()], 2).unwrap();

@@ -56,6 +56,9 @@ impl PaperCommand {
                 }
             }
         }
+        for name in &made.removed {
+            report::say(format_args!("{name}: removed; it was of the results drawn here before"))?;
+        }
         report::say(out.join("README.md").display())?;
         let verdicts = made.claims.paper.column("verdict").map_err(Error::from)?;
         let count = |name: &str| {
