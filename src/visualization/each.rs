@@ -19,12 +19,12 @@ pub(super) enum Each {
 impl Each {
     /// The values that are drawn one by one.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> {
-        let (dots, runs): (&[(f64, f64)], &[Vec<(f64, f64)>]) = match self {
-            Self::Band => (&[], &[]),
-            Self::Dots(dots) => (dots, &[]),
-            Self::Runs(runs) => (&[], runs),
+        let runs = match self {
+            Self::Band => &[],
+            Self::Dots(dots) => std::slice::from_ref(dots),
+            Self::Runs(runs) => &runs[..],
         };
-        dots.iter().chain(runs.iter().flatten()).map(|(_, y)| *y).filter(|y| y.is_finite())
+        runs.iter().flatten().map(|(_, y)| *y).filter(|y| y.is_finite())
     }
 }
 
