@@ -1,13 +1,14 @@
 //! Clipping and Adam on GPUs, in three kernels.
 
-use super::adam_kernel::{SLICE, StepLaunch, UNITS, freeze, square_sums, updates};
-use super::empty;
+use super::adam_kernel::{SLICE, StepLaunch, UNITS, freeze, settle, square_sums, updates};
 use super::launch::Plain;
+use super::{DeviceTensor, empty};
 use burn::tensor::{Bool, DType, Tensor, TensorData};
-use cubecl::prelude::{CubeCount, CubeDim};
+use cubecl::prelude::{BufferArg, CubeCount, CubeDim};
 
-/// Numbers of a step that all runs share.
-pub(crate) struct Step {
+/// What all steps and runs share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
     /// Largest norm of a gradient; 0 for any.
     pub(crate) clip: f64,
     /// What is added to a norm before it is divided by.
@@ -18,8 +19,29 @@ pub(crate) struct Step {
     pub(crate) beta1: f64,
     pub(crate) beta2: f64,
     pub(crate) epsilon: f64,
-    /// Steps taken, this one included.
-    pub(crate) steps: usize,
+}
+
+impl Rule {
+    /// What changes from step to step: every run's rate, and the scales of the moments after so many steps, this one
+    /// included.
+    pub(crate) fn numbers(&self, rates: &[f64], steps: usize) -> Vec<f32> {
+        let correction = |beta: f64| 1.0 - beta.powf(steps as f64);
+        let scales = [1.0 / correction(self.beta1), 1.0 / correction(self.beta2).sqrt()];
+        rates.iter().chain(&scales).map(|&number| number as f32).collect()
+    }
+
+    fn launch(&self) -> StepLaunch {
+        StepLaunch::new(
+            self.clip as f32,
+            self.clip_epsilon as f32,
+            self.weight_decay as f32,
+            self.beta1 as f32,
+            self.beta2 as f32,
+            (1.0 - self.beta1) as f32,
+            (1.0 - self.beta2) as f32,
+            self.epsilon as f32,
+        )
+    }
 }
 
 /// What a step starts from: matrices [runs, parameters] in f32, outside the autodiff graph.
@@ -31,7 +53,6 @@ pub(crate) struct State<'a> {
     /// 1 where weight decay applies and 0 elsewhere, [1, parameters]; none if it applies to all.
     pub(crate) decayed: Option<&'a Tensor<2>>,
     pub(crate) losses: &'a Tensor<1>,
-    pub(crate) alive: Tensor<1, Bool>,
 }
 
 /// What a step comes to.
@@ -44,103 +65,179 @@ pub(crate) struct Outcome {
     pub(crate) alive: Tensor<1, Bool>,
 }
 
-/// One step of every run at its own rate; runs that were not alive, or whose loss, gradient or update is not finite,
-/// keep parameters and moments.
-pub(crate) fn step(step: &Step, state: State, rates: &[f64]) -> Outcome {
-    let [runs, count] = state.parameters.dims();
+/// New numbers of all runs, whether they are to have them or not.
+struct Updates {
+    runs: u32,
+    count: u32,
+    slices: u32,
+    slice: u32,
+    parameters: Plain,
+    first: Plain,
+    second: Plain,
+    losses: Plain,
+    squares: DeviceTensor,
+    flags: DeviceTensor,
+    new_parameters: DeviceTensor,
+    new_first: DeviceTensor,
+    new_second: DeviceTensor,
+}
+
+impl Updates {
+    fn new(rule: &Rule, state: &State, numbers: &Plain) -> Self {
+        let [runs, count] = state.parameters.dims();
+        let [parameters, gradients, first, second] =
+            [state.parameters, state.gradients, state.first, state.second].map(Plain::new);
+        let decayed = state.decayed.map(Plain::new);
+        // A run has at most as many slices as a cube has units, which read one number of each.
+        let slices = count.div_ceil(SLICE).clamp(1, UNITS);
+        let slice = count.div_ceil(slices);
+        let matrix = || empty(&parameters.memory, [runs, count], DType::F32);
+        let column = || empty(&parameters.memory, [runs * slices], DType::F32);
+        let all = Self {
+            runs: runs as u32,
+            count: count as u32,
+            slices: slices as u32,
+            slice: slice as u32,
+            losses: Plain::new(state.losses),
+            squares: column(),
+            flags: column(),
+            new_parameters: matrix(),
+            new_first: matrix(),
+            new_second: matrix(),
+            parameters,
+            first,
+            second,
+        };
+        let client = &all.parameters.memory.client;
+        // SAFETY: the sizes are those of the buffers.
+        unsafe {
+            square_sums::launch_unchecked(
+                client,
+                all.cubes(),
+                units(),
+                memory(&gradients),
+                all.squares.clone().into_buffer_arg(),
+                all.count,
+                all.slices,
+                all.slice,
+            );
+            updates::launch_unchecked(
+                client,
+                all.cubes(),
+                units(),
+                memory(&all.parameters),
+                memory(&gradients),
+                memory(&all.first),
+                memory(&all.second),
+                // Read only if there is a mask.
+                memory(decayed.as_ref().unwrap_or(&all.parameters)),
+                memory(numbers),
+                all.squares.clone().into_buffer_arg(),
+                all.new_parameters.clone().into_buffer_arg(),
+                all.new_first.clone().into_buffer_arg(),
+                all.new_second.clone().into_buffer_arg(),
+                all.flags.clone().into_buffer_arg(),
+                all.runs,
+                all.count,
+                all.slices,
+                all.slice,
+                rule.launch(),
+                decayed.is_some(),
+                rule.decoupled,
+            );
+        }
+        all
+    }
+
+    fn cubes(&self) -> CubeCount {
+        CubeCount::Static(self.runs * self.slices, 1, 1)
+    }
+}
+
+fn units() -> CubeDim {
+    CubeDim::new_1d(UNITS as u32)
+}
+
+fn memory(plain: &Plain) -> BufferArg {
+    plain.memory.clone().into_buffer_arg()
+}
+
+/// One step of every run at its own rate, with what [`Rule::numbers`] says of it; runs that were not alive, or whose
+/// loss, gradient or update is not finite, keep parameters and moments.
+pub(crate) fn step(rule: &Rule, state: State, alive: Tensor<1, Bool>, numbers: Vec<f32>) -> Outcome {
     let device = state.parameters.device();
-    let rates = Tensor::<1>::from_data(TensorData::new(rates.to_vec(), [runs]), (&device, DType::F32));
-    let [parameters, gradients, first, second] =
-        [state.parameters, state.gradients, state.first, state.second].map(Plain::new);
-    let decayed = state.decayed.map(Plain::new);
-    let [losses, alive, rates] =
-        [state.losses, &state.alive.float().cast(DType::F32), &rates].map(Plain::new);
-    let memory = |plain: &Plain| plain.memory.clone().into_buffer_arg();
-    // A run has at most as many slices as a cube has units, which read one number of each.
-    let slices = count.div_ceil(SLICE).clamp(1, UNITS);
-    let slice = count.div_ceil(slices);
-    let matrix = || empty(&parameters.memory, [runs, count], DType::F32);
-    let column = |size: usize| empty(&parameters.memory, [size], DType::F32);
-    let (new_parameters, new_first, new_second) = (matrix(), matrix(), matrix());
-    let (squares, flags, norms, new_alive) =
-        (column(runs * slices), column(runs * slices), column(runs), column(runs));
-    let correction = |beta: f64| 1.0 - beta.powf(step.steps as f64);
-    let numbers = StepLaunch::new(
-        step.clip as f32,
-        step.clip_epsilon as f32,
-        step.weight_decay as f32,
-        step.beta1 as f32,
-        step.beta2 as f32,
-        (1.0 - step.beta1) as f32,
-        (1.0 - step.beta2) as f32,
-        step.epsilon as f32,
-        (1.0 / correction(step.beta1)) as f32,
-        (1.0 / correction(step.beta2).sqrt()) as f32,
-    );
-    let client = &parameters.memory.client;
-    let cubes = || CubeCount::Static((runs * slices) as u32, 1, 1);
-    let units = CubeDim::new_1d(UNITS as u32);
+    let numbers = TensorData::new(numbers.clone(), [numbers.len()]);
+    let numbers = Plain::new(&Tensor::<1>::from_data(numbers, (&device, DType::F32)));
+    let all = Updates::new(rule, &state, &numbers);
+    let alive = Plain::new(&alive.float().cast(DType::F32));
+    let column = || empty(&all.parameters.memory, [all.runs as usize], DType::F32);
+    let (norms, new_alive) = (column(), column());
     // SAFETY: the sizes are those of the buffers.
     unsafe {
-        square_sums::launch_unchecked(
-            client,
-            cubes(),
-            units,
-            memory(&gradients),
-            squares.clone().into_buffer_arg(),
-            count as u32,
-            slices as u32,
-            slice as u32,
-        );
-        updates::launch_unchecked(
-            client,
-            cubes(),
-            units,
-            memory(&parameters),
-            memory(&gradients),
-            memory(&first),
-            memory(&second),
-            // Read only if there is a mask.
-            memory(decayed.as_ref().unwrap_or(&parameters)),
-            memory(&rates),
-            squares.clone().into_buffer_arg(),
-            new_parameters.clone().into_buffer_arg(),
-            new_first.clone().into_buffer_arg(),
-            new_second.clone().into_buffer_arg(),
-            flags.clone().into_buffer_arg(),
-            count as u32,
-            slices as u32,
-            slice as u32,
-            numbers,
-            decayed.is_some(),
-            step.decoupled,
-        );
         freeze::launch_unchecked(
-            client,
-            cubes(),
-            units,
-            memory(&parameters),
-            memory(&first),
-            memory(&second),
-            squares.into_buffer_arg(),
-            flags.into_buffer_arg(),
-            memory(&losses),
+            &all.parameters.memory.client,
+            all.cubes(),
+            units(),
+            memory(&all.parameters),
+            memory(&all.first),
+            memory(&all.second),
+            all.squares.clone().into_buffer_arg(),
+            all.flags.clone().into_buffer_arg(),
+            memory(&all.losses),
             memory(&alive),
-            new_parameters.clone().into_buffer_arg(),
-            new_first.clone().into_buffer_arg(),
-            new_second.clone().into_buffer_arg(),
+            all.new_parameters.clone().into_buffer_arg(),
+            all.new_first.clone().into_buffer_arg(),
+            all.new_second.clone().into_buffer_arg(),
             norms.clone().into_buffer_arg(),
             new_alive.clone().into_buffer_arg(),
-            count as u32,
-            slices as u32,
-            slice as u32,
+            all.count,
+            all.slices,
+            all.slice,
         );
     }
     Outcome {
-        parameters: parameters.tensor(new_parameters),
-        first: parameters.tensor(new_first),
-        second: parameters.tensor(new_second),
-        norms: parameters.tensor(norms),
-        alive: parameters.tensor::<1>(new_alive).greater_elem(0.5),
+        parameters: all.parameters.tensor(all.new_parameters),
+        first: all.parameters.tensor(all.new_first),
+        second: all.parameters.tensor(all.new_second),
+        norms: all.parameters.tensor(norms),
+        alive: all.parameters.tensor::<1>(new_alive).greater_elem(0.5),
+    }
+}
+
+/// [`step`] that overwrites parameters, moments and `alive` (1 or 0 a run), and leaves losses, norms and who is alive
+/// in a row of `log` [rows, 3 · runs]: its number stands behind the other numbers.
+pub(crate) fn step_in_place(
+    rule: &Rule,
+    state: State,
+    alive: &Tensor<1>,
+    log: &Tensor<2>,
+    numbers: &Tensor<1>,
+) {
+    let numbers = Plain::new(numbers);
+    let all = Updates::new(rule, &state, &numbers);
+    let (alive, log) = (Plain::new(alive), Plain::new(log));
+    // SAFETY: as above.
+    unsafe {
+        settle::launch_unchecked(
+            &all.parameters.memory.client,
+            all.cubes(),
+            units(),
+            memory(&all.parameters),
+            memory(&all.first),
+            memory(&all.second),
+            all.squares.clone().into_buffer_arg(),
+            all.flags.clone().into_buffer_arg(),
+            memory(&all.losses),
+            memory(&alive),
+            all.new_parameters.clone().into_buffer_arg(),
+            all.new_first.clone().into_buffer_arg(),
+            all.new_second.clone().into_buffer_arg(),
+            memory(&numbers),
+            memory(&log),
+            all.runs,
+            all.count,
+            all.slices,
+            all.slice,
+        );
     }
 }

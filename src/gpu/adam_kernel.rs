@@ -26,10 +26,6 @@ pub(crate) struct Step {
     pub(crate) first_weight: f32,
     pub(crate) second_weight: f32,
     pub(crate) epsilon: f32,
-    /// 1 / (1 − β1^steps).
-    pub(crate) first_scale: f32,
-    /// 1 / √(1 − β2^steps).
-    pub(crate) second_scale: f32,
 }
 
 /// Sum of a number over all units, in a fixed order. Begins with a barrier that guards `scratch`, of 8 numbers.
@@ -77,7 +73,7 @@ pub(crate) fn square_sums(gradients: &[f32], squares: &mut [f32], count: u32, sl
 }
 
 /// New parameters and moments, and how many parameters of every slice are not finite: flags [runs, slices].
-/// Cubes: runs × slices.
+/// `numbers` has every run's rate, 1 / (1 − β1^steps) and 1 / √(1 − β2^steps). Cubes: runs × slices.
 #[cube(launch_unchecked)]
 pub(crate) fn updates(
     parameters: &[f32],
@@ -85,12 +81,13 @@ pub(crate) fn updates(
     first: &[f32],
     second: &[f32],
     decayed: &[f32],
-    rates: &[f32],
+    numbers: &[f32],
     squares: &[f32],
     new_parameters: &mut [f32],
     new_first: &mut [f32],
     new_second: &mut [f32],
     flags: &mut [f32],
+    runs: u32,
     count: u32,
     slices: u32,
     slice: u32,
@@ -106,7 +103,8 @@ pub(crate) fn updates(
     if step.clip > 0.0f32 {
         factor = min(step.clip / (norm + step.clip_epsilon), 1.0f32);
     }
-    let rate = rates[run as usize];
+    let rate = numbers[run as usize];
+    let (first_scale, second_scale) = (numbers[runs as usize], numbers[runs as usize + 1]);
     let mut unsound = 0.0f32;
     for i in range_stepped(from + UNIT_POS, min(from + slice, count), comptime!(UNITS as u32)) {
         let at = start + i as usize;
@@ -124,7 +122,7 @@ pub(crate) fn updates(
         }
         let moment = first[at] * step.beta1 + gradient * step.first_weight;
         let square = second[at] * step.beta2 + gradient * gradient * step.second_weight;
-        updated -= moment / (square.sqrt() * step.second_scale + step.epsilon) * (rate * step.first_scale);
+        updated -= moment / (square.sqrt() * second_scale + step.epsilon) * (rate * first_scale);
         if !is_finite(updated) {
             unsound += 1.0f32;
         }
@@ -182,5 +180,57 @@ pub(crate) fn freeze(
         }
         norms[run as usize] = norm;
         new_alive[run as usize] = value;
+    }
+}
+
+/// Where a step is taken in place: the runs that [`freeze`] would not give their old numbers back get the new ones.
+/// Leaves every run's loss, norm and 1 or 0 for alive in a row [3, runs] of `log`, whose number is the last of
+/// `numbers`. Cubes: runs × slices.
+#[cube(launch_unchecked)]
+pub(crate) fn settle(
+    parameters: &mut [f32],
+    first: &mut [f32],
+    second: &mut [f32],
+    squares: &[f32],
+    flags: &[f32],
+    losses: &[f32],
+    alive: &mut [f32],
+    new_parameters: &[f32],
+    new_first: &[f32],
+    new_second: &[f32],
+    numbers: &[f32],
+    log: &mut [f32],
+    runs: u32,
+    count: u32,
+    slices: u32,
+    slice: u32,
+) {
+    let (run, from) = (CUBE_POS_X / slices, CUBE_POS_X % slices * slice);
+    let start = run as usize * count as usize;
+    let mut scratch = Shared::<[f32]>::new_slice(comptime!(UNITS / 32));
+    let norm = run_sum(squares, run, slices, &mut scratch).sqrt();
+    let unsound = run_sum(flags, run, slices, &mut scratch);
+    let loss = losses[run as usize];
+    // Whether another slice's cube has written its verdict before doesn't matter: it is the same.
+    let living = alive[run as usize] > 0.5f32 && is_finite(loss) && is_finite(norm) && unsound == 0.0f32;
+    if living {
+        for i in range_stepped(from + UNIT_POS, min(from + slice, count), comptime!(UNITS as u32)) {
+            let at = start + i as usize;
+            parameters[at] = new_parameters[at];
+            first[at] = new_first[at];
+            second[at] = new_second[at];
+        }
+    }
+    sync_cube();
+    if from == 0 && UNIT_POS == 0 {
+        let mut value = 0.0f32;
+        if living {
+            value = 1.0f32;
+        }
+        alive[run as usize] = value;
+        let row = u32::cast_from(numbers[runs as usize + 2]) * 3 * runs;
+        log[(row + run) as usize] = loss;
+        log[(row + runs + run) as usize] = norm;
+        log[(row + 2 * runs + run) as usize] = value;
     }
 }

@@ -40,6 +40,8 @@ mod pointwise_kernel;
 mod product;
 pub(crate) mod projection;
 mod projection_kernel;
+pub(crate) mod steady;
+mod steady_kernel;
 pub(crate) mod thread;
 mod tile;
 

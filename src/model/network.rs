@@ -233,6 +233,21 @@ impl Model {
         Ok((found.values, leaves.take_gradients_but(&mut gradients, &given)))
     }
 
+    /// As [`differentiate`](Self::differentiate) of the recall model, the divisor of each run the number of its scored
+    /// positions, at least 1, counted on the device.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn differentiate_mean(
+        &self,
+        parameters: &Parameters,
+        tokens: Tensor<3, Int>,
+        targets: Tensor<3, Int>,
+    ) -> Result<(Tensor<1>, Tensor<2>)> {
+        let leaves = parameters.require_grad();
+        let losses = super::cross_entropy(self.forward(&leaves, tokens)?, targets)?;
+        let mut gradients = losses.clone().sum().backward();
+        Ok((plain(&losses), leaves.take_gradients(&mut gradients)))
+    }
+
     /// Cross-entropy of every position, and whether its target has the largest logit.
     ///
     /// # Errors

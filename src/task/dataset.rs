@@ -1,6 +1,6 @@
 //! Fixed data sets, and batches of them for a cohort.
 
-use super::resident::{self, Resident};
+use super::resident::{Places, Resident};
 use super::text::Windows;
 use super::{Corpus, Example, Region, TaskConfig, TextConfig, TokenCache, Tokens};
 use crate::model::IGNORED;
@@ -160,6 +160,10 @@ impl Dataset {
         }
     }
 
+    pub(super) fn resident(&self) -> Option<&Resident> {
+        self.resident.as_ref()
+    }
+
     pub(super) fn settle(&mut self, resident: Resident) {
         self.resident = Some(resident);
     }
@@ -269,8 +273,7 @@ impl Batch {
     ///
     /// If a text's tokens can't be read.
     pub fn stack(sets: &[Dataset], indices: &[Vec<usize>], device: &Device) -> Result<Self> {
-        let residents: Option<Vec<&Resident>> = sets.iter().map(|set| set.resident.as_ref()).collect();
-        if let Some(batch) = residents.and_then(|residents| resident::stack(&residents, indices, device)) {
+        if let Some(batch) = Places::of(sets, indices).and_then(|places| places.batch(device)) {
             return Ok(batch);
         }
         let (batch, seq_len) = (indices[0].len(), sets[0].seq_len);

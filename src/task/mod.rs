@@ -18,6 +18,8 @@ pub(crate) use dataset::check_count;
 pub use dataset::{Batch, Dataset, Split};
 pub use induction::InductionConfig;
 pub use mqar::{Filler, Layout, MqarConfig};
+#[cfg(feature = "cuda")]
+pub(crate) use resident::Places;
 pub(crate) use resident::reside;
 pub use text::{Corpus, CorpusRecord, SplitRecord, TextConfig, TokenCache, Tokenizer, Tokens};
 

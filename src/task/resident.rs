@@ -54,26 +54,54 @@ pub(crate) fn reside(sets: &mut [Dataset], device: &Device) {
     }
 }
 
-/// [`Batch::stack`] of data sets that are on the device together.
-pub(super) fn stack(sets: &[&Resident], indices: &[Vec<usize>], device: &Device) -> Option<Batch> {
-    let rows = &sets.first()?.rows;
-    if rows.tokens.device() != *device || !sets.iter().all(|set| Arc::ptr_eq(&set.rows, rows)) {
-        return None;
+/// Where the sequences of a batch are among those that are on the device together.
+pub(crate) struct Places {
+    rows: Arc<Rows>,
+    places: Vec<i32>,
+    scored: Vec<usize>,
+}
+
+impl Places {
+    /// None if the data sets are not on the device together.
+    pub(crate) fn of(sets: &[Dataset], indices: &[Vec<usize>]) -> Option<Self> {
+        let residents: Vec<&Resident> = sets.iter().map(Dataset::resident).collect::<Option<_>>()?;
+        let rows = residents.first()?.rows.clone();
+        if !residents.iter().all(|set| Arc::ptr_eq(&set.rows, &rows)) {
+            return None;
+        }
+        let blank = rows.tokens.dims()[0] - 1;
+        let (mut places, mut scored) = (Vec::new(), Vec::with_capacity(sets.len()));
+        for (set, indices) in residents.iter().zip(indices) {
+            let place = |&index: &usize| if index < set.scored.len() { set.first + index } else { blank };
+            places.extend(indices.iter().map(|index| place(index) as i32));
+            scored.push(indices.iter().map(|&index| set.scored.get(index).map_or(0, |&n| n as usize)).sum());
+        }
+        Some(Self { rows, places, scored })
     }
-    let [all, seq_len] = rows.tokens.dims();
-    let blank = all - 1;
-    let batch = indices[0].len();
-    let mut places = Vec::with_capacity(sets.len() * batch);
-    let mut scored = Vec::with_capacity(sets.len());
-    for (set, indices) in sets.iter().zip(indices) {
-        let place = |&index: &usize| if index < set.scored.len() { set.first + index } else { blank };
-        places.extend(indices.iter().map(|index| place(index) as i32));
-        scored.push(indices.iter().map(|&index| set.scored.get(index).map_or(0, |&n| n as usize)).sum());
+
+    /// All tokens and all targets [rows, time].
+    #[cfg(feature = "cuda")]
+    pub(crate) fn rows(&self) -> [&Tensor<2, Int>; 2] {
+        [&self.rows.tokens, &self.rows.targets]
     }
-    let places = Tensor::<1, Int>::from_data(TensorData::new(places, [sets.len() * batch]), device);
-    let pick =
-        |of: &Tensor<2, Int>| of.clone().select(0, places.clone()).reshape([sets.len(), batch, seq_len]);
-    Some(Batch { tokens: pick(&rows.tokens), targets: pick(&rows.targets), scored })
+
+    /// Row of every sequence, run after run.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn places(&self) -> &[i32] {
+        &self.places
+    }
+
+    /// The batch, or none if the sequences are on another device.
+    pub(super) fn batch(self, device: &Device) -> Option<Batch> {
+        let Self { rows, places, scored } = self;
+        if rows.tokens.device() != *device {
+            return None;
+        }
+        let shape = [scored.len(), places.len() / scored.len().max(1), rows.tokens.dims()[1]];
+        let places = Tensor::<1, Int>::from_data(TensorData::new(places.clone(), [places.len()]), device);
+        let pick = |of: &Tensor<2, Int>| of.clone().select(0, places.clone()).reshape(shape);
+        Some(Batch { tokens: pick(&rows.tokens), targets: pick(&rows.targets), scored })
+    }
 }
 
 #[cfg(test)]

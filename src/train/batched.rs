@@ -3,6 +3,8 @@
 use super::checkpoint::{Progress, Snapshot};
 use super::learn::{Options, Run};
 use super::progress::{Overall, ProgressReport};
+#[cfg(feature = "cuda")]
+use super::recorded::Recording;
 use super::writer::RunWriter;
 use super::{Adam, Checkpoint, Evaluation, MetricsRow, RunConfig, RunResult, Status, evaluate};
 use crate::cohort::Parameters;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Steps between reads of losses from a device whose work is queued.
-const READ_EVERY: usize = 10;
+pub(super) const READ_EVERY: usize = 10;
 
 /// Results of runs by their places among the jobs.
 pub(super) type Results = Vec<(usize, RunResult)>;
@@ -29,7 +31,9 @@ pub(super) struct Cohort {
     pub(super) parameters: Parameters,
     pub(super) adam: Adam,
     pub(super) alive: Tensor<1, Bool>,
-    unread: Vec<Unread>,
+    pub(super) unread: Vec<Unread>,
+    #[cfg(feature = "cuda")]
+    pub(super) recording: Recording,
     pub(super) device: Device,
     pub(super) size: usize,
     pub(super) started: Instant,
@@ -50,20 +54,39 @@ pub(super) struct Member {
 }
 
 /// Numbers of a step that are still on the device.
-struct Unread {
-    step: usize,
-    losses: Tensor<1>,
-    norms: Tensor<1>,
-    alive: Tensor<1, Bool>,
+pub(super) enum Unread {
+    Apart {
+        step: usize,
+        losses: Tensor<1>,
+        norms: Tensor<1>,
+        alive: Tensor<1, Bool>,
+    },
+    /// In a row of a recording's log: the first of those that are unread is in row 0.
+    #[cfg(feature = "cuda")]
+    Logged {
+        step: usize,
+    },
 }
 
 impl Unread {
+    fn step(&self) -> usize {
+        match self {
+            Self::Apart { step, .. } => *step,
+            #[cfg(feature = "cuda")]
+            Self::Logged { step } => *step,
+        }
+    }
+
     /// Losses, norms and 1 or 0 for alive of every run, step by step, read from the device at once: each reading
     /// waits for it anew.
     fn numbers(steps: &[Self]) -> Vec<f64> {
-        let of_step = |step: &Self| {
-            let alive = step.alive.clone().float().cast(step.losses.dtype());
-            [step.losses.clone(), step.norms.clone(), alive]
+        let of_step = |step: &Self| match step {
+            Self::Apart { losses, norms, alive, .. } => {
+                let alive = alive.clone().float().cast(losses.dtype());
+                vec![losses.clone(), norms.clone(), alive]
+            }
+            #[cfg(feature = "cuda")]
+            Self::Logged { .. } => Vec::new(),
         };
         let all: Vec<Tensor<1>> = steps.iter().flat_map(of_step).collect();
         if all.is_empty() { Vec::new() } else { Tensor::cat(all, 0).into_data().iter().collect() }
@@ -98,7 +121,8 @@ impl Cohort {
             reside(&mut validation, &device);
         }
         let (parameters, adam) = Checkpoint::stack(&states)?;
-        Ok(Self {
+        #[cfg_attr(not(feature = "cuda"), expect(unused_mut))]
+        let mut cohort = Self {
             members,
             train,
             validation,
@@ -107,10 +131,17 @@ impl Cohort {
             adam,
             alive: everyone(size, &device),
             unread: Vec::new(),
+            #[cfg(feature = "cuda")]
+            recording: Recording::Never,
             device,
             size,
             started: Instant::now(),
-        })
+        };
+        #[cfg(feature = "cuda")]
+        {
+            cohort.recording = Recording::of(&cohort);
+        }
+        Ok(cohort)
     }
 
     /// Trains to the end of every run, or until the interrupt. Yields each run's index and result, and the runs
@@ -165,6 +196,10 @@ impl Cohort {
     }
 
     fn step(&mut self, config: &RunConfig) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if self.recorded_step(config)? {
+            return Ok(());
+        }
         let step = self.adam.steps;
         let order: Vec<_> =
             self.train.iter_mut().map(|set| set.order(step, config.train.batch)).collect::<Result<_>>()?;
@@ -195,7 +230,7 @@ impl Cohort {
         self.parameters = self.parameters.unflatten(outcome.parameters);
         self.alive = outcome.alive.clone();
         let (norms, alive) = (outcome.norms, outcome.alive);
-        self.unread.push(Unread { step: step + 1, losses, norms, alive });
+        self.unread.push(Unread::Apart { step: step + 1, losses, norms, alive });
         Ok(())
     }
 
@@ -204,10 +239,10 @@ impl Cohort {
         let mut diverged = vec![None; self.members.len()];
         let mut mean = None;
         let unread = std::mem::take(&mut self.unread);
-        let numbers = Unread::numbers(&unread);
+        let numbers = self.numbers(&unread);
         let runs = self.members.len();
-        for (Unread { step, .. }, numbers) in unread.iter().zip(numbers.chunks(3 * runs.max(1))) {
-            let (step, losses, norms) = (*step, &numbers[..runs], &numbers[runs..2 * runs]);
+        for (unread, numbers) in unread.iter().zip(numbers.chunks(3 * runs.max(1))) {
+            let (step, losses, norms) = (unread.step(), &numbers[..runs], &numbers[runs..2 * runs]);
             let alive = |run: usize| numbers[2 * runs + run] > 0.5;
             let mut living = (0, 0.0);
             for (i, member) in self.members.iter_mut().enumerate() {
@@ -228,12 +263,30 @@ impl Cohort {
         Ok(mean)
     }
 
+    /// [`Unread::numbers`], from the log if they are there.
+    fn numbers(&self, unread: &[Unread]) -> Vec<f64> {
+        #[cfg(feature = "cuda")]
+        if let (Some(Unread::Logged { .. }), Recording::Rehearsed(steady, _)) =
+            (unread.first(), &self.recording)
+        {
+            return steady.log(unread.len());
+        }
+        Unread::numbers(unread)
+    }
+
+    /// Puts parameters and moments where the cohort looks for them.
+    pub(super) fn settled(&mut self) {
+        #[cfg(feature = "cuda")]
+        self.settle();
+    }
+
     fn evaluate(
         &mut self,
         config: &RunConfig,
         results: &mut Results,
         report: &mut ProgressReport,
     ) -> Result<()> {
+        self.settled();
         let batch = config.train.batch;
         let evaluations = evaluate(&self.model, &self.parameters, &self.validation, batch, &self.device)?;
         let seconds = self.milliseconds();
@@ -285,6 +338,7 @@ impl Cohort {
         if runs.is_empty() {
             return Ok(());
         }
+        self.settled();
         let elapsed = self.milliseconds();
         let snapshot = Snapshot::read(&self.parameters, &self.adam);
         for &i in runs {

@@ -54,6 +54,9 @@ impl Cohort {
         retain(&mut self.members, &kept);
         retain(&mut self.train, &kept);
         retain(&mut self.validation, &kept);
+        self.settled();
+        #[cfg(feature = "cuda")]
+        self.forget_recording();
         if !kept.is_empty() {
             self.parameters = self.parameters.select(&kept);
             self.adam = self.adam.select(&kept);
@@ -85,7 +88,8 @@ impl Cohort {
     }
 
     /// The runs that haven't ended, each as it stands.
-    pub(super) fn into_runs(self) -> Vec<Run> {
+    pub(super) fn into_runs(mut self) -> Vec<Run> {
+        self.settled();
         let elapsed = self.milliseconds();
         let data = self.train.into_iter().zip(self.validation);
         let run = |(place, (member, (train, validation))): (usize, (Member, (Dataset, Dataset)))| {

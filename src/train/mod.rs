@@ -12,6 +12,8 @@ mod leave;
 mod optimizer;
 mod progress;
 mod record;
+#[cfg(feature = "cuda")]
+mod recorded;
 mod writer;
 
 pub use checkpoint::{Checkpoint, Progress};

@@ -139,21 +139,26 @@ impl Adam {
         rates: &[f64],
     ) -> StepOutcome {
         use crate::gpu::adam;
-        let step = adam::Step {
-            clip: config.clip,
-            clip_epsilon: CLIP_EPSILON,
-            weight_decay: config.weight_decay,
-            decoupled: config.optimizer == OptimizerKind::AdamW,
-            beta1: config.beta1,
-            beta2: config.beta2,
-            epsilon: config.epsilon,
-            steps: self.steps,
-        };
+        let rule = rule(config);
         let (first, second, decayed) = (&self.first, &self.second, self.decayed.as_ref());
-        let state = adam::State { parameters, gradients, first, second, decayed, losses, alive };
-        let outcome = adam::step(&step, state, rates);
+        let state = adam::State { parameters, gradients, first, second, decayed, losses };
+        let outcome = adam::step(&rule, state, alive, rule.numbers(rates, self.steps));
         (self.first, self.second) = (outcome.first, outcome.second);
         StepOutcome { parameters: outcome.parameters, norms: outcome.norms, alive: outcome.alive }
+    }
+}
+
+/// What a GPU's kernels take of a configuration.
+#[cfg(feature = "cuda")]
+pub(super) fn rule(config: &TrainConfig) -> crate::gpu::adam::Rule {
+    crate::gpu::adam::Rule {
+        clip: config.clip,
+        clip_epsilon: CLIP_EPSILON,
+        weight_decay: config.weight_decay,
+        decoupled: config.optimizer == OptimizerKind::AdamW,
+        beta1: config.beta1,
+        beta2: config.beta2,
+        epsilon: config.epsilon,
     }
 }
 
