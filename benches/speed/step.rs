@@ -18,7 +18,8 @@ use loglinear::kernel_cache::Compiled;
 use loglinear::lambda::{LambdaConfig, LambdaKind};
 use loglinear::model::{IGNORED, Model, ModelConfig, Precision};
 use loglinear::random::Generator;
-use loglinear::train::{Adam, TrainConfig};
+use loglinear::task::{MqarConfig, TaskConfig};
+use loglinear::train::{Adam, Interrupt, Job, Options, ProgressMode, RunConfig, TrainConfig, train};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Instant;
@@ -116,7 +117,65 @@ fn cohorts(on: &Device) {
             println!("{compiled}");
         }
     }
-    println!("median of 6 × 10 steps; {:.1} s since the start", start.elapsed().as_secs_f64());
+    println!("median of 6 × 10 steps");
+    trainings(on);
+    println!("{:.1} s since the start", start.elapsed().as_secs_f64());
+}
+
+/// Runs and T that are timed as a training takes their steps, data and readings included: recorded, unless
+/// `LOGLINEAR_RECORD=0` says no.
+const TRAININGS: [(usize, usize); 4] = [(1, 256), (5, 256), (12, 256), (5, 1024)];
+
+/// Milliseconds of a step inside `train`, from the difference of a long and a short training.
+fn trainings(on: &Device) {
+    for (runs, seq_len) in TRAININGS {
+        let seconds = |steps: usize| {
+            let folder = tempfile::tempdir().unwrap();
+            let config = |seed: usize| {
+                let (examples, validation) = (64 * BATCH, BATCH);
+                let task = MqarConfig {
+                    seq_len,
+                    train_examples: examples,
+                    validation_examples: validation,
+                    ..MqarConfig::default()
+                };
+                let lambda = LambdaConfig::release(LambdaKind::MlpSoftplus);
+                RunConfig {
+                    task: TaskConfig::Mqar(task),
+                    model: ModelConfig { max_seq_len: seq_len, lambda, ..ModelConfig::default() },
+                    train: TrainConfig {
+                        steps,
+                        batch: BATCH,
+                        eval_every: steps,
+                        target: 0.0,
+                        ..TrainConfig::default()
+                    },
+                    seed: seed as u64,
+                }
+            };
+            let job = |seed| Job {
+                config: config(seed),
+                folder: folder.path().join(seed.to_string()),
+                lambda: None,
+            };
+            let jobs: Vec<Job> = (0..runs).map(job).collect();
+            let options = Options {
+                device: on.clone(),
+                progress: ProgressMode::Quiet,
+                interrupt: Interrupt::default(),
+            };
+            let start = Instant::now();
+            train(&jobs, &options).unwrap();
+            start.elapsed().as_secs_f64()
+        };
+        seconds(150);
+        let (short, long) = (seconds(150), seconds(1150));
+        println!(
+            "{runs} runs, T {seq_len}, f32, inside a training: {:.2} ms a step, {:.3} ms a run-step",
+            long - short,
+            (long - short) / runs as f64
+        );
+    }
 }
 
 fn step_times(on: &Device, runs: usize, seq_len: usize, samples: usize, steps: usize) -> Vec<f64> {
@@ -143,7 +202,7 @@ fn step_times_in(
     let mut parameters = Parameters::initialise(model.specs(), &seeds, on, DType::F32);
     let mut adam = Adam::new(&parameters);
     let mut alive = Tensor::from_data(TensorData::new(vec![true; runs], [runs]), on);
-    let train = TrainConfig::default();
+    let settings = TrainConfig::default();
     let rates = vec![1e-3; runs];
     let (tokens, targets) = data(on, runs, seq_len);
     let scored = vec![BATCH * (seq_len - 1); runs];
@@ -155,7 +214,7 @@ fn step_times_in(
             let (losses, gradients) =
                 model.differentiate(&parameters, tokens.clone(), targets.clone(), &scored).unwrap();
             let flat = parameters.flatten();
-            let outcome = adam.step(&train, flat, gradients, &losses, alive, &rates);
+            let outcome = adam.step(&settings, flat, gradients, &losses, alive, &rates);
             alive = outcome.alive;
             parameters = parameters.unflatten(outcome.parameters);
         }

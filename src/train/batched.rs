@@ -34,6 +34,9 @@ pub(super) struct Cohort {
     pub(super) unread: Vec<Unread>,
     #[cfg(feature = "cuda")]
     pub(super) recording: Recording,
+    /// What there is to say of the last step.
+    #[cfg(feature = "cuda")]
+    pub(super) note: Option<String>,
     pub(super) device: Device,
     pub(super) size: usize,
     pub(super) started: Instant,
@@ -133,6 +136,8 @@ impl Cohort {
             unread: Vec::new(),
             #[cfg(feature = "cuda")]
             recording: Recording::Never,
+            #[cfg(feature = "cuda")]
+            note: None,
             device,
             size,
             started: Instant::now(),
@@ -177,6 +182,10 @@ impl Cohort {
                 break;
             }
             self.step(&config)?;
+            #[cfg(feature = "cuda")]
+            if let Some(note) = self.note.take() {
+                report.note(&note);
+            }
             let step = self.adam.steps;
             let due = step.is_multiple_of(config.train.eval_every) || step == config.train.steps;
             if due || self.unread.len() >= read_every {

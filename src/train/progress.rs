@@ -195,6 +195,14 @@ impl<'a> ProgressReport<'a> {
         }
     }
 
+    /// Something that a person may want to know.
+    #[cfg(feature = "cuda")]
+    pub(super) fn note(&self, line: &str) {
+        if !matches!(self.mode, ProgressMode::Quiet | ProgressMode::Json) {
+            self.line(line);
+        }
+    }
+
     /// A line for people, where they look.
     fn line(&self, line: &str) {
         match &self.bar {

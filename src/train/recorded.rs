@@ -104,7 +104,7 @@ impl Cohort {
     }
 
     fn give_up(&mut self, reason: &str) -> bool {
-        eprintln!("steps are launched one by one: {reason}");
+        self.note = Some(format!("steps are launched one by one, as they could not be recorded: {reason}"));
         self.recording = Recording::Never;
         false
     }

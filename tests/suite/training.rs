@@ -78,6 +78,42 @@ fn a_cohort_of_three_equals_three_cohorts_of_one() {
     assert_ne!(outcome(&at("alone", 0)).1, outcome(&at("alone", 1)).1);
 }
 
+/// Three runs of which some stop early.
+fn early_and_late(folder: &Path) -> Vec<Job> {
+    let run = |seed: u64| {
+        let mut config = tiny();
+        (config.seed, config.train.steps, config.train.target) = (seed, 400, 0.25);
+        job(config, &folder.join(seed.to_string()))
+    };
+    (0..3).map(run).collect()
+}
+
+#[test]
+fn recorded_steps_equal_those_taken_one_by_one() {
+    // A GPU records them, unless the environment says no: the other way is in another process.
+    let folder = tempfile::tempdir().unwrap();
+    let jobs = early_and_late(&folder.path().join("here"));
+    let results = train(&jobs, &options()).unwrap();
+    assert!(results.iter().any(|result| result.steps != results[0].steps), "runs leave at different steps");
+    let there = folder.path().join("there");
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "training::trains_where_it_is_told", "--ignored"])
+        .envs([("LOGLINEAR_RECORD", "0".as_ref()), ("LOGLINEAR_TRAIN_INTO", there.as_os_str())])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    for (here, there) in jobs.iter().zip(early_and_late(&there)) {
+        assert_eq!(outcome(&here.folder), outcome(&there.folder), "{}", there.folder.display());
+    }
+}
+
+#[test]
+#[ignore = "what the test above runs in a process of its own"]
+fn trains_where_it_is_told() {
+    let folder = std::env::var_os("LOGLINEAR_TRAIN_INTO").expect("a folder");
+    train(&early_and_late(Path::new(&folder)), &options()).unwrap();
+}
+
 #[test]
 fn runs_that_a_kill_left_behind_catch_up_and_go_on_with_the_others() {
     let folder = tempfile::tempdir().unwrap();
