@@ -1,6 +1,6 @@
 //! Clipping and Adam on GPUs, in three kernels.
 
-use super::adam_kernel::{SLICE, StepLaunch, UNITS, freeze, settle, square_sums, updates};
+use super::adam_kernel::{SLICE, StepLaunch, UNITS, settle, square_sums, updates};
 use super::launch::Plain;
 use super::{DeviceTensor, empty};
 use burn::tensor::{Bool, DType, Tensor, TensorData};
@@ -149,6 +149,35 @@ impl Updates {
         all
     }
 
+    /// Decides which runs have their new numbers. `alive` is overwritten.
+    fn settle(&self, alive: &Plain, numbers: &Plain, outcome: &Plain, in_place: bool) {
+        // SAFETY: as above.
+        unsafe {
+            settle::launch_unchecked(
+                &self.parameters.memory.client,
+                self.cubes(),
+                units(),
+                memory(&self.parameters),
+                memory(&self.first),
+                memory(&self.second),
+                self.squares.clone().into_buffer_arg(),
+                self.flags.clone().into_buffer_arg(),
+                memory(&self.losses),
+                memory(alive),
+                self.new_parameters.clone().into_buffer_arg(),
+                self.new_first.clone().into_buffer_arg(),
+                self.new_second.clone().into_buffer_arg(),
+                memory(numbers),
+                memory(outcome),
+                self.runs,
+                self.count,
+                self.slices,
+                self.slice,
+                in_place,
+            );
+        }
+    }
+
     fn cubes(&self) -> CubeCount {
         CubeCount::Static(self.runs * self.slices, 1, 1)
     }
@@ -170,37 +199,16 @@ pub(crate) fn step(rule: &Rule, state: State, alive: Tensor<1, Bool>, numbers: V
     let numbers = Plain::new(&Tensor::<1>::from_data(numbers, (&device, DType::F32)));
     let all = Updates::new(rule, &state, &numbers);
     let alive = Plain::new(&alive.float().cast(DType::F32));
-    let column = || empty(&all.parameters.memory, [all.runs as usize], DType::F32);
-    let (norms, new_alive) = (column(), column());
-    // SAFETY: the sizes are those of the buffers.
-    unsafe {
-        freeze::launch_unchecked(
-            &all.parameters.memory.client,
-            all.cubes(),
-            units(),
-            memory(&all.parameters),
-            memory(&all.first),
-            memory(&all.second),
-            all.squares.clone().into_buffer_arg(),
-            all.flags.clone().into_buffer_arg(),
-            memory(&all.losses),
-            memory(&alive),
-            all.new_parameters.clone().into_buffer_arg(),
-            all.new_first.clone().into_buffer_arg(),
-            all.new_second.clone().into_buffer_arg(),
-            norms.clone().into_buffer_arg(),
-            new_alive.clone().into_buffer_arg(),
-            all.count,
-            all.slices,
-            all.slice,
-        );
-    }
+    let norms = empty(&all.parameters.memory, [all.runs as usize], DType::F32);
+    let norms = Plain::new(&all.parameters.tensor::<1>(norms));
+    all.settle(&alive, &numbers, &norms, false);
+    let tensor = |memory: &DeviceTensor| all.parameters.tensor(memory.clone());
     Outcome {
-        parameters: all.parameters.tensor(all.new_parameters),
-        first: all.parameters.tensor(all.new_first),
-        second: all.parameters.tensor(all.new_second),
-        norms: all.parameters.tensor(norms),
-        alive: all.parameters.tensor::<1>(new_alive).greater_elem(0.5),
+        parameters: tensor(&all.new_parameters),
+        first: tensor(&all.new_first),
+        second: tensor(&all.new_second),
+        norms: norms.tensor(norms.memory.clone()),
+        alive: alive.tensor::<1>(alive.memory.clone()).greater_elem(0.5),
     }
 }
 
@@ -215,29 +223,5 @@ pub(crate) fn step_in_place(
 ) {
     let numbers = Plain::new(numbers);
     let all = Updates::new(rule, &state, &numbers);
-    let (alive, log) = (Plain::new(alive), Plain::new(log));
-    // SAFETY: as above.
-    unsafe {
-        settle::launch_unchecked(
-            &all.parameters.memory.client,
-            all.cubes(),
-            units(),
-            memory(&all.parameters),
-            memory(&all.first),
-            memory(&all.second),
-            all.squares.clone().into_buffer_arg(),
-            all.flags.clone().into_buffer_arg(),
-            memory(&all.losses),
-            memory(&alive),
-            all.new_parameters.clone().into_buffer_arg(),
-            all.new_first.clone().into_buffer_arg(),
-            all.new_second.clone().into_buffer_arg(),
-            memory(&numbers),
-            memory(&log),
-            all.runs,
-            all.count,
-            all.slices,
-            all.slice,
-        );
-    }
+    all.settle(&Plain::new(alive), &numbers, &Plain::new(log), true);
 }

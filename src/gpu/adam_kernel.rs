@@ -1,7 +1,7 @@
 //! Adam and AdamW on a cohort's parameters as one matrix [runs, parameters]: kernels.
 //!
 //! A run's parameters are cut into slices, a cube each. Three kernels: squares of gradients are added up; everything
-//! is updated, and a flag left where a number is not finite; runs that must not change get their old numbers back.
+//! is updated, and a flag left where a number is not finite; runs that must not change keep their old numbers.
 
 use super::math::is_finite;
 use super::tile::lane;
@@ -136,56 +136,11 @@ pub(crate) fn updates(
     }
 }
 
-/// Norms [runs], and which runs are updated [runs]: 1 if alive before, with a finite loss, norm and update. Others
-/// get their old parameters and moments back. Cubes: runs × slices.
-#[cube(launch_unchecked)]
-pub(crate) fn freeze(
-    parameters: &[f32],
-    first: &[f32],
-    second: &[f32],
-    squares: &[f32],
-    flags: &[f32],
-    losses: &[f32],
-    alive: &[f32],
-    new_parameters: &mut [f32],
-    new_first: &mut [f32],
-    new_second: &mut [f32],
-    norms: &mut [f32],
-    new_alive: &mut [f32],
-    count: u32,
-    slices: u32,
-    slice: u32,
-) {
-    let (run, from) = (CUBE_POS_X / slices, CUBE_POS_X % slices * slice);
-    let start = run as usize * count as usize;
-    let mut scratch = Shared::<[f32]>::new_slice(comptime!(UNITS / 32));
-    let norm = run_sum(squares, run, slices, &mut scratch).sqrt();
-    let unsound = run_sum(flags, run, slices, &mut scratch);
-    let living = alive[run as usize] > 0.5f32
-        && is_finite(losses[run as usize])
-        && is_finite(norm)
-        && unsound == 0.0f32;
-    if !living {
-        for i in range_stepped(from + UNIT_POS, min(from + slice, count), comptime!(UNITS as u32)) {
-            let at = start + i as usize;
-            new_parameters[at] = parameters[at];
-            new_first[at] = first[at];
-            new_second[at] = second[at];
-        }
-    }
-    if from == 0 && UNIT_POS == 0 {
-        let mut value = 0.0f32;
-        if living {
-            value = 1.0f32;
-        }
-        norms[run as usize] = norm;
-        new_alive[run as usize] = value;
-    }
-}
-
-/// Where a step is taken in place: the runs that [`freeze`] would not give their old numbers back get the new ones.
-/// Leaves every run's loss, norm and 1 or 0 for alive in a row [3, runs] of `log`, whose number is the last of
-/// `numbers`. Cubes: runs × slices.
+/// The end of a step. A run was alive before or not (`alive`, 1 or 0) and stays so with a finite loss, norm and update;
+/// only then it has the new parameters and moments. If `in_place` they go where the old ones are, or else the old
+/// ones to where the new ones are of the runs that don't have them. `outcome` are the norms [runs]; in place every run's
+/// loss, norm and 1 or 0 for alive, in a row [3, runs] of it whose number is the last of `numbers`.
+/// Cubes: runs × slices.
 #[cube(launch_unchecked)]
 pub(crate) fn settle(
     parameters: &mut [f32],
@@ -195,15 +150,16 @@ pub(crate) fn settle(
     flags: &[f32],
     losses: &[f32],
     alive: &mut [f32],
-    new_parameters: &[f32],
-    new_first: &[f32],
-    new_second: &[f32],
+    new_parameters: &mut [f32],
+    new_first: &mut [f32],
+    new_second: &mut [f32],
     numbers: &[f32],
-    log: &mut [f32],
+    outcome: &mut [f32],
     runs: u32,
     count: u32,
     slices: u32,
     slice: u32,
+    #[comptime] in_place: bool,
 ) {
     let (run, from) = (CUBE_POS_X / slices, CUBE_POS_X % slices * slice);
     let start = run as usize * count as usize;
@@ -213,12 +169,22 @@ pub(crate) fn settle(
     let loss = losses[run as usize];
     // Whether another slice's cube has written its verdict before doesn't matter: it is the same.
     let living = alive[run as usize] > 0.5f32 && is_finite(loss) && is_finite(norm) && unsound == 0.0f32;
-    if living {
+    let mut changes = living;
+    if comptime!(!in_place) {
+        changes = !living;
+    }
+    if changes {
         for i in range_stepped(from + UNIT_POS, min(from + slice, count), comptime!(UNITS as u32)) {
             let at = start + i as usize;
-            parameters[at] = new_parameters[at];
-            first[at] = new_first[at];
-            second[at] = new_second[at];
+            if comptime!(in_place) {
+                parameters[at] = new_parameters[at];
+                first[at] = new_first[at];
+                second[at] = new_second[at];
+            } else {
+                new_parameters[at] = parameters[at];
+                new_first[at] = first[at];
+                new_second[at] = second[at];
+            }
         }
     }
     sync_cube();
@@ -228,9 +194,13 @@ pub(crate) fn settle(
             value = 1.0f32;
         }
         alive[run as usize] = value;
-        let row = u32::cast_from(numbers[runs as usize + 2]) * 3 * runs;
-        log[(row + run) as usize] = loss;
-        log[(row + runs + run) as usize] = norm;
-        log[(row + 2 * runs + run) as usize] = value;
+        if comptime!(in_place) {
+            let row = u32::cast_from(numbers[runs as usize + 2]) * 3 * runs;
+            outcome[(row + run) as usize] = loss;
+            outcome[(row + runs + run) as usize] = norm;
+            outcome[(row + 2 * runs + run) as usize] = value;
+        } else {
+            outcome[run as usize] = norm;
+        }
     }
 }
