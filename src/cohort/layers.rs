@@ -55,11 +55,10 @@ pub(crate) fn linear_as(
     #[cfg(feature = "cuda")]
     if gpu::single(&x) && gpu::linear::fits(weight.dims()) {
         let [x, weight] = [x, weight].map(DeviceOperand::new);
+        let y = gpu::apply(gpu::linear::Linear::new(products.into()), [x, weight]);
         return match bias {
-            None => gpu::apply(gpu::linear::Linear(products.into()), [x, weight]),
-            Some(bias) => {
-                gpu::apply(gpu::linear::Affine(products.into()), [x, weight, DeviceOperand::new(bias)])
-            }
+            None => y,
+            Some(bias) => add_row(y, bias),
         };
     }
     let y = multiply(x, weight);

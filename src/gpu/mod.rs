@@ -26,6 +26,7 @@ mod launch;
 pub(crate) mod linear;
 pub(crate) mod loss;
 mod loss_kernel;
+mod maps;
 mod math;
 mod matrix;
 pub(crate) mod mlp;

@@ -3,10 +3,10 @@
 //! Map i has outputs of its own and a weight of its own; `sizes` says how many columns each has. A cube knows by the
 //! number of a tile which map it is working for.
 
-use super::matrix::{Matrix, SLICE, load};
+use super::matrix::{Matrix, SLICE, load, store};
 use super::product::{Extent, Orders, multiply, multiply_part, steps_of};
 use super::tile::{
-    Arithmetic, GROUPS, Rows, SIDE, TileSlice, empty_tile, first_column, first_row, plane_row, zeros,
+    Arithmetic, Rows, SIDE, TileSlice, empty_tile, plane_row, read_tile, whole, write_tile, zeros,
 };
 use cubecl::prelude::*;
 
@@ -30,38 +30,50 @@ fn load_any(
 /// Writes a result to 64 × 64 elements of a matrix from (row, column) on, two at a time where its columns allow it.
 #[cube]
 fn store_any(y: &mut [Vector<f32, Const<1>>], sums: &Rows, matrix: &Matrix, row: u32, column: u32) {
-    let first_row = row + first_row();
-    let first_column = column + first_column();
-    let even = matrix.columns % 2 == 0;
-    #[unroll]
-    for group in 0..GROUPS {
-        let pair = sums.index(group);
-        let c = first_column + comptime!(group as u32 * 8);
-        #[unroll]
-        for half in 0..2 {
-            let r = first_row + comptime!(half as u32 * 8);
-            let at = matrix.start + r as usize * matrix.columns as usize + c as usize;
-            if r < matrix.rows && c < matrix.columns {
-                if even {
-                    let pairs = y.with_vector_size_mut::<Const<2>>();
-                    pairs[at / 2] = pair[half];
-                } else {
-                    y[at] = Vector::new(pair[half].extract(0usize));
-                    if c + 1 < matrix.columns {
-                        y[at + 1] = Vector::new(pair[half].extract(1usize));
-                    }
-                }
-            }
-        }
+    if matrix.columns % 2 == 0 {
+        store::<Const<2>>(y.with_vector_size_mut::<Const<2>>(), sums, matrix, row, column);
+    } else {
+        store::<Const<1>>(y, sums, matrix, row, column);
     }
 }
 
-/// y_i = x w_iᵀ with x [runs, rows, inner], w_i [runs, size i, inner], y_i [runs, rows, size i].
-/// Cubes: runs × blocks of 64 rows.
+/// The maps' weights [runs, size i, inner] in tiles, split into parts once for all that read them: tiles
+/// [runs, tiles of all maps, blocks of 64 inputs]. A cube for each.
+#[cube(launch_unchecked)]
+pub(crate) fn split_weights<X: Size>(
+    weights: &Sequence<Box<[Vector<f32, X>]>>,
+    out: &mut TileSlice,
+    sizes: &Sequence<u32>,
+    inner: u32,
+    tiles: u32,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let side = comptime!(SIDE as u32);
+    let input_blocks = inner.div_ceil(side);
+    let (place, input) = (CUBE_POS_X / input_blocks, CUBE_POS_X % input_blocks * side);
+    let (run, mut own) = ((place / tiles) as usize, place % tiles);
+    let mut tile = empty_tile(arithmetic);
+    #[unroll]
+    for i in 0..sizes.len() {
+        let size = *sizes.index(i);
+        let count = size.div_ceil(side);
+        if own < count {
+            let matrix = Matrix { start: run * (size * inner) as usize, rows: size, columns: inner };
+            load::<X>(&mut tile, weights.index(i), &matrix, own * side, input, arithmetic);
+        }
+        // Past the tile's map this has wrapped around, and is larger than any number of tiles.
+        own -= count;
+    }
+    sync_cube();
+    write_tile(&tile, out, CUBE_POS_X as usize * comptime!(whole(arithmetic)), arithmetic);
+}
+
+/// y_i = x w_iᵀ with x [runs, rows, inner], w_i [runs, size i, inner] as [`split_weights`] leaves them, y_i [runs, rows,
+/// size i]. Cubes: runs × blocks of 64 rows.
 #[cube(launch_unchecked)]
 pub(crate) fn project<X: Size>(
     x: &[Vector<f32, X>],
-    weights: &Sequence<Box<[Vector<f32, X>]>>,
+    weights: &TileSlice,
     outputs: &mut Sequence<Box<[Vector<f32, Const<1>>]>>,
     sizes: &Sequence<u32>,
     rows: u32,
@@ -70,38 +82,35 @@ pub(crate) fn project<X: Size>(
     #[comptime] arithmetic: Arithmetic,
 ) {
     let side = comptime!(SIDE as u32);
-    let blocks = rows.div_ceil(side);
-    let (run, row) = ((CUBE_POS_X / blocks) as usize, CUBE_POS_X % blocks * side);
-    let of_x = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
+    let (blocks, input_blocks) = (rows.div_ceil(side), inner.div_ceil(side));
+    let (run, row) = (CUBE_POS_X / blocks, CUBE_POS_X % blocks * side);
+    let of_x = Matrix { start: run as usize * (rows * inner) as usize, rows, columns: inner };
     let mut left = empty_tile(arithmetic);
     let mut right = empty_tile(arithmetic);
     if inner <= side {
         load::<X>(&mut left, x, &of_x, row, 0u32, arithmetic);
     }
     for tile in 0..tiles {
+        let mut groups = 8u32;
+        let mut own = tile;
+        #[unroll]
+        for i in 0..sizes.len() {
+            let size = *sizes.index(i);
+            let count = size.div_ceil(side);
+            if own < count {
+                groups = min((size - own * side).div_ceil(8), 8u32);
+            }
+            own -= count;
+        }
         let mut sums = zeros();
-        for step in 0..inner.div_ceil(side) {
-            let depth = step * side;
+        for step in 0..input_blocks {
             sync_cube();
             // With one block of the inner axis, the left factor is still there.
             if inner > side {
-                load::<X>(&mut left, x, &of_x, row, depth, arithmetic);
+                load::<X>(&mut left, x, &of_x, row, step * side, arithmetic);
             }
-            let mut groups = 8u32;
-            let mut own = tile;
-            #[unroll]
-            for i in 0..sizes.len() {
-                let size = *sizes.index(i);
-                let count = size.div_ceil(side);
-                if own < count {
-                    let start = run * size as usize * inner as usize;
-                    let matrix = Matrix { start, rows: size, columns: inner };
-                    load::<X>(&mut right, weights.index(i), &matrix, own * side, depth, arithmetic);
-                    groups = min((size - own * side).div_ceil(8), 8u32);
-                }
-                // Past the tile's map this has wrapped around, and is larger than any number of tiles.
-                own -= count;
-            }
+            let place = ((run * tiles + tile) * input_blocks + step) as usize;
+            read_tile(&mut right, weights, place * comptime!(whole(arithmetic)), arithmetic);
             sync_cube();
             let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
             let steps = steps_of(inner, step);
@@ -114,7 +123,7 @@ pub(crate) fn project<X: Size>(
             let size = *sizes.index(i);
             let count = size.div_ceil(side);
             if own < count {
-                let matrix = Matrix { start: run * rows as usize * size as usize, rows, columns: size };
+                let matrix = Matrix { start: run as usize * (rows * size) as usize, rows, columns: size };
                 store_any(outputs.index_mut(i), &sums, &matrix, row, own * side);
             }
             own -= count;
@@ -126,8 +135,8 @@ pub(crate) fn project<X: Size>(
 #[cube(launch_unchecked)]
 pub(crate) fn project_back<X: Size>(
     grads: &Sequence<Box<[Vector<f32, Const<1>>]>>,
-    weights: &Sequence<Box<[Vector<f32, X>]>>,
-    x_grad: &mut [Vector<f32, Const<1>>],
+    weights: &TileSlice,
+    x_grad: &mut [Vector<f32, X>],
     sizes: &Sequence<u32>,
     rows: u32,
     inner: u32,
@@ -135,9 +144,8 @@ pub(crate) fn project_back<X: Size>(
     #[comptime] arithmetic: Arithmetic,
 ) {
     let side = comptime!(SIDE as u32);
-    let blocks = rows.div_ceil(side);
-    let (run, row) = ((CUBE_POS_X / blocks) as usize, CUBE_POS_X % blocks * side);
-    let column = CUBE_POS_Y * side;
+    let (blocks, input_blocks) = (rows.div_ceil(side), inner.div_ceil(side));
+    let (run, row) = (CUBE_POS_X / blocks, CUBE_POS_X % blocks * side);
     let mut left = empty_tile(arithmetic);
     let mut right = empty_tile(arithmetic);
     let mut sums = zeros();
@@ -150,21 +158,20 @@ pub(crate) fn project_back<X: Size>(
             let size = *sizes.index(i);
             let count = size.div_ceil(side);
             if own < count {
-                let of_grad = Matrix { start: run * rows as usize * size as usize, rows, columns: size };
+                let of_grad = Matrix { start: run as usize * (rows * size) as usize, rows, columns: size };
                 load_any(&mut left, grads.index(i), &of_grad, row, own * side, arithmetic);
-                let start = run * size as usize * inner as usize;
-                let of_weight = Matrix { start, rows: size, columns: inner };
-                load::<X>(&mut right, weights.index(i), &of_weight, own * side, column, arithmetic);
                 steps = steps_of(size, own);
             }
             own -= count;
         }
+        let place = ((run * tiles + tile) * input_blocks + CUBE_POS_Y) as usize;
+        read_tile(&mut right, weights, place * comptime!(whole(arithmetic)), arithmetic);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
         multiply(&mut sums, &left, &right, steps, orders, arithmetic.both());
     }
-    let matrix = Matrix { start: run * rows as usize * inner as usize, rows, columns: inner };
-    store_any(x_grad, &sums, &matrix, row, column);
+    let matrix = Matrix { start: run as usize * (rows * inner) as usize, rows, columns: inner };
+    store::<X>(x_grad, &sums, &matrix, row, CUBE_POS_Y * side);
 }
 
 /// Shares of slices of rows in the weights' gradients grad_iᵀ x: shares [runs, slices, Σ sizes · inner].

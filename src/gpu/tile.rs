@@ -119,23 +119,47 @@ pub(crate) fn put<E: Float, W: Size>(
     }
 }
 
-/// The vector that [`put`] wrote, as near to it as the parts are.
+/// Vectors of a tile with all its parts, without padding.
+pub(crate) const fn whole(arithmetic: Arithmetic) -> usize {
+    arithmetic.parts() * SIDE * SIDE / WIDTH
+}
+
+/// Place in a tile of a vector of a tile without padding.
 #[cube]
-pub(crate) fn get<W: Size>(
-    tile: &TileSlice,
-    row: usize,
-    index: usize,
+fn padded(at: u32) -> usize {
+    let (row, index) = (at / comptime!((SIDE / WIDTH) as u32), at % comptime!((SIDE / WIDTH) as u32));
+    // Rows of all parts follow one another.
+    (row * comptime!(PITCH as u32) + index) as usize
+}
+
+/// Copies a tile from memory where it lies without padding, from this vector on.
+#[cube]
+pub(crate) fn read_tile(
+    tile: &mut TileSlice,
+    from: &TileSlice,
+    start: usize,
     #[comptime] arithmetic: Arithmetic,
-) -> Vector<f32, W> {
-    let width = W::value();
-    let values = tile.with_vector_size::<W>();
-    let at = row * comptime!(PITCH * WIDTH / width) + index;
-    let mut sum = Vector::<f32, W>::cast_from(values[at]);
+) {
     #[unroll]
-    for part in 1..comptime!(arithmetic.parts()) {
-        sum = sum + Vector::<f32, W>::cast_from(values[at + comptime!(part * PART * WIDTH / width)]);
+    for i in 0..comptime!((whole(arithmetic) / UNITS) as u32) {
+        let at = UNIT_POS + comptime!(i * UNITS as u32);
+        tile[padded(at)] = from[start + at as usize];
     }
-    sum
+}
+
+/// The reverse of [`read_tile`].
+#[cube]
+pub(crate) fn write_tile(
+    tile: &TileSlice,
+    to: &mut TileSlice,
+    start: usize,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    #[unroll]
+    for i in 0..comptime!((whole(arithmetic) / UNITS) as u32) {
+        let at = UNIT_POS + comptime!(i * UNITS as u32);
+        to[start + at as usize] = tile[padded(at)];
+    }
 }
 
 /// A result of zeros.
