@@ -71,6 +71,10 @@ pub(crate) type Pair = Array<Vector<f32, Const<2>>>;
 /// A plane's part of a result: a pair for each of its groups of 8 columns.
 pub(crate) type Rows = Sequence<Pair>;
 
+/// 16 bytes of a tensor, of whatever numbers: halves of words that a branch or a loop carries apart would have to be put
+/// together again.
+pub(crate) type Words = Vector<u32, Const<4>>;
+
 /// An empty tile.
 #[cube]
 pub(crate) fn empty_tile(#[comptime] arithmetic: Arithmetic) -> Tile {

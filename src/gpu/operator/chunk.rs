@@ -4,7 +4,9 @@
 //! it, which is 0 to 6; a position and an earlier chunk have level 7 + the highest bit in which the two chunks'
 //! indices differ.
 
-use crate::gpu::tile::{Arithmetic, GROUPS, Rows, SIDE, TileSlice, UNITS, first_column, first_row, put};
+use crate::gpu::tile::{
+    Arithmetic, GROUPS, Rows, SIDE, TileSlice, UNITS, Words, first_column, first_row, put,
+};
 use cubecl::prelude::*;
 
 /// Levels of positions inside a chunk.
@@ -92,11 +94,11 @@ pub(crate) fn load<E: Float, W: Size>(
     #[unroll]
     for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
         let row = share.row + comptime!((i * UNITS * width / SIDE) as u32);
-        let mut value = Vector::<E, W>::new(E::from_int(0));
+        let mut words = Words::new(0u32);
         if row < share.length {
-            value = x[(share.start + share.step * comptime!(i as u32)) as usize];
+            words = Words::reinterpret(x[(share.start + share.step * comptime!(i as u32)) as usize]);
         }
-        put::<E, W>(tile, row as usize, share.index as usize, value, arithmetic);
+        put::<E, W>(tile, row as usize, share.index as usize, Vector::reinterpret(words), arithmetic);
     }
 }
 

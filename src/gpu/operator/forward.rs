@@ -105,7 +105,7 @@ pub(crate) fn outputs<E: Float, W: Size>(
         (decay[first_row() as usize].extract(0usize), decay[first_row() as usize + 8].extract(0usize));
     let mut before = 0.0f32;
     let mut remaining = chunk;
-    let mut staged = staged::<E, W>();
+    let mut staged = staged::<W>();
     let first_node = row * tree.nodes;
     let mut height = 0u32;
     let mut node = 0u32;

@@ -170,7 +170,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
     let (first, second) =
         (decay[first_row() as usize].extract(0usize), decay[first_row() as usize + 8].extract(0usize));
     let first_node = row * tree.nodes;
-    let mut staged = staged::<E, W>();
+    let mut staged = staged::<W>();
     let pairs = q.with_vector_size::<Const<2>>();
     for key_block in 0..tree.key_blocks {
         sync_cube();

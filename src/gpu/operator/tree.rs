@@ -9,7 +9,7 @@ use super::chunk::{Layout, load, load_scaled, place_of};
 use super::decay::{Decay, between, cumulative_decay};
 use crate::gpu::product::{Orders, multiply};
 use crate::gpu::tile::{
-    Arithmetic, GROUPS, Rows, SIDE, TileSlice, UNITS, empty_tile, first_column, first_row, put, zeros,
+    Arithmetic, GROUPS, Rows, SIDE, TileSlice, UNITS, Words, empty_tile, first_column, first_row, put, zeros,
 };
 use cubecl::prelude::*;
 
@@ -51,7 +51,7 @@ fn tile_start(tree: &Tree, node: usize, key_block: u32, value_block: u32) -> usi
 }
 
 /// This unit's share of a tile of a node, on its way from global to shared memory.
-pub(crate) type Staged<E, W> = Array<Vector<E, W>>;
+pub(crate) type Staged = Array<Words>;
 
 /// Vectors of a tile that a unit moves.
 #[cube]
@@ -63,7 +63,7 @@ fn share<W: Size>() -> comptime_type!(usize) {
 /// Reads a unit's share of a tile of a node: issued before a product, it arrives meanwhile.
 #[cube]
 pub(crate) fn fetch_node<E: Float, W: Size>(
-    staged: &mut Staged<E, W>,
+    staged: &mut Staged,
     states: &[Vector<E, W>],
     tree: &Tree,
     node: usize,
@@ -77,13 +77,14 @@ pub(crate) fn fetch_node<E: Float, W: Size>(
     #[unroll]
     for i in 0..share {
         let at = UNIT_POS as usize + comptime!(i * UNITS);
-        staged[i] = states[(start + at / row_vectors * columns) / width + at % row_vectors];
+        staged[i] =
+            Words::reinterpret(states[(start + at / row_vectors * columns) / width + at % row_vectors]);
     }
 }
 
 /// An empty share.
 #[cube]
-pub(crate) fn staged<E: Float, W: Size>() -> Staged<E, W> {
+pub(crate) fn staged<W: Size>() -> Staged {
     let share = share::<W>();
     Array::new(share)
 }
@@ -92,7 +93,7 @@ pub(crate) fn staged<E: Float, W: Size>() -> Staged<E, W> {
 #[cube]
 pub(crate) fn put_share<E: Float, W: Size>(
     tile: &mut TileSlice,
-    staged: &Staged<E, W>,
+    staged: &Staged,
     #[comptime] arithmetic: Arithmetic,
 ) {
     let width = W::value();
@@ -100,18 +101,17 @@ pub(crate) fn put_share<E: Float, W: Size>(
     #[unroll]
     for i in 0..share {
         let at = UNIT_POS as usize + comptime!(i * UNITS);
-        put::<E, W>(tile, at / row_vectors, at % row_vectors, staged[i], arithmetic);
+        let value = Vector::<E, W>::reinterpret(staged[i]);
+        put::<E, W>(tile, at / row_vectors, at % row_vectors, value, arithmetic);
     }
 }
 
-/// Node of a block, counted from the head's first.
+/// Node of a block, counted from the head's first: Σ (chunks >> i) over i < height before it, where such a sum over
+/// all i is 2 · chunks less the bits that are set in it.
 #[cube]
 pub(crate) fn node_of(tree: &Tree, height: u32, block: u32) -> u32 {
-    let mut node = block;
-    for i in 0..height {
-        node += tree.chunks >> i;
-    }
-    node
+    let rest = tree.chunks >> height;
+    block + (2 * tree.chunks - tree.chunks.count_ones()) - (2 * rest - rest.count_ones())
 }
 
 /// The next block that a chunk reads, of the height of the lowest set bit of `remaining`, which is `chunk`
