@@ -78,16 +78,25 @@ fn share_of<W: Size>(layout: &Layout, place: &Place, block: u32) -> Share {
     }
 }
 
-/// Fills a tile with 64 columns of x [N, T, H, columns], from column 64 · `block` on; zeros beyond the sequence and
-/// the last column.
+/// A unit's share of a tile on its way from global to shared memory: issued before other work, it arrives meanwhile.
+pub(crate) type Staged = Array<Words>;
+
+/// An empty share.
 #[cube]
-pub(crate) fn load<E: Float, W: Size>(
-    tile: &mut TileSlice,
+pub(crate) fn staged<W: Size>() -> Staged {
+    let width = W::value();
+    Array::new(comptime!(SIDE * SIDE / width / UNITS))
+}
+
+/// Reads a unit's share of 64 columns of x [N, T, H, columns], from column 64 · `block` on; zeros beyond the sequence
+/// and the last column.
+#[cube]
+pub(crate) fn fetch<E: Float, W: Size>(
+    staged: &mut Staged,
     x: &[Vector<E, W>],
     layout: &Layout,
     place: &Place,
     block: u32,
-    #[comptime] arithmetic: Arithmetic,
 ) {
     let width = W::value();
     let share = share_of::<W>(layout, place, block);
@@ -98,33 +107,59 @@ pub(crate) fn load<E: Float, W: Size>(
         if row < share.length {
             words = Words::reinterpret(x[(share.start + share.step * comptime!(i as u32)) as usize]);
         }
-        put::<E, W>(tile, row as usize, share.index as usize, Vector::reinterpret(words), arithmetic);
+        staged[i] = words;
     }
 }
 
-/// [`load`], each row multiplied by its factor.
+/// Writes a share to a tile.
 #[cube]
-pub(crate) fn load_scaled<E: Float, W: Size>(
+pub(crate) fn put_share<E: Float, W: Size>(
+    tile: &mut TileSlice,
+    staged: &Staged,
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let width = W::value();
+    let row_vectors = comptime!(SIDE / width);
+    #[unroll]
+    for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
+        let at = UNIT_POS as usize + comptime!(i * UNITS);
+        let value = Vector::<E, W>::reinterpret(staged[i]);
+        put::<E, W>(tile, at / row_vectors, at % row_vectors, value, arithmetic);
+    }
+}
+
+/// [`put_share`], each row multiplied by its factor.
+#[cube]
+pub(crate) fn put_scaled<E: Float, W: Size>(
+    tile: &mut TileSlice,
+    staged: &Staged,
+    factors: &[f32],
+    #[comptime] arithmetic: Arithmetic,
+) {
+    let width = W::value();
+    let row_vectors = comptime!(SIDE / width);
+    #[unroll]
+    for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
+        let at = UNIT_POS as usize + comptime!(i * UNITS);
+        let value = Vector::<f32, W>::cast_from(Vector::<E, W>::reinterpret(staged[i]));
+        let scaled = value * Vector::<f32, W>::new(factors[at / row_vectors]);
+        put::<f32, W>(tile, at / row_vectors, at % row_vectors, scaled, arithmetic);
+    }
+}
+
+/// [`fetch`] and [`put_share`] at once.
+#[cube]
+pub(crate) fn load<E: Float, W: Size>(
     tile: &mut TileSlice,
     x: &[Vector<E, W>],
     layout: &Layout,
     place: &Place,
     block: u32,
-    factors: &[f32],
     #[comptime] arithmetic: Arithmetic,
 ) {
-    let width = W::value();
-    let share = share_of::<W>(layout, place, block);
-    #[unroll]
-    for i in 0..comptime!(SIDE * SIDE / width / UNITS) {
-        let row = share.row + comptime!((i * UNITS * width / SIDE) as u32);
-        let mut value = Vector::<f32, W>::new(0.0f32);
-        if row < share.length {
-            let found = x[(share.start + share.step * comptime!(i as u32)) as usize];
-            value = Vector::<f32, W>::cast_from(found) * Vector::<f32, W>::new(factors[row as usize]);
-        }
-        put::<f32, W>(tile, row as usize, share.index as usize, value, arithmetic);
-    }
+    let mut share = staged::<W>();
+    fetch::<E, W>(&mut share, x, layout, place, block);
+    put_share::<E, W>(tile, &share, arithmetic);
 }
 
 /// λ of the levels inside the chunk: 7 numbers a position. Zero beyond the sequence and λ's levels.

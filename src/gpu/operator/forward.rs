@@ -1,11 +1,11 @@
 //! Output of the operator, a chunk a cube.
 
 use super::chunk::{
-    LOCAL_LEVELS, add_scaled, lambda_at, level_in_group, level_of_groups, load, local_lambda, place_of,
-    store, to_tile,
+    LOCAL_LEVELS, add_scaled, fetch, lambda_at, level_in_group, level_of_groups, load, local_lambda,
+    place_of, put_share, staged, store, to_tile,
 };
 use super::decay::{Decay, between, cumulative_decay};
-use super::tree::{Layouts, Tree, fetch_node, put_share, read_node, staged};
+use super::tree::{Layouts, Tree, fetch_node, read_node};
 use crate::gpu::product::{Extent, Orders, multiply, multiply_part, steps_of};
 use crate::gpu::tile::{
     Arithmetic, GROUPS, Rows, SIDE, empty_tile, first_column, first_row, plane_group, plane_row, zeros,
@@ -77,6 +77,11 @@ pub(crate) fn outputs<E: Float, W: Size>(
     let mut left = empty_tile(arithmetic);
     let mut right = empty_tile(arithmetic);
     let mut weighted = empty_tile(arithmetic);
+    // The first tiles are on their way meanwhile.
+    let (mut queries, mut keys, mut values) = (staged::<W>(), staged::<W>(), staged::<W>());
+    fetch::<E, W>(&mut queries, q, &layouts.q, &place, 0u32);
+    fetch::<E, W>(&mut keys, k, &layouts.k, &place, 0u32);
+    fetch::<E, W>(&mut values, v, &layouts.v, &place, value_block);
     local_lambda(lambda, &layouts.lambda, &place, &mut weights);
     cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
 
@@ -84,8 +89,12 @@ pub(crate) fn outputs<E: Float, W: Size>(
     // Of a plane's rows, only columns up to the diagonal.
     let diagonal = plane_row() / 8 + 2;
     for key_block in 0..tree.key_blocks {
-        load::<E, W>(&mut left, q, &layouts.q, &place, key_block, arithmetic);
-        load::<E, W>(&mut right, k, &layouts.k, &place, key_block, arithmetic);
+        put_share::<E, W>(&mut left, &queries, arithmetic);
+        put_share::<E, W>(&mut right, &keys, arithmetic);
+        if key_block + 1 < tree.key_blocks {
+            fetch::<E, W>(&mut queries, q, &layouts.q, &place, key_block + 1);
+            fetch::<E, W>(&mut keys, k, &layouts.k, &place, key_block + 1);
+        }
         sync_cube();
         let orders = comptime!(Orders { left_transposed: false, right_transposed: true });
         let extent = Extent { first_step: 0u32, end_step: 4u32, first_group: 0u32, end_group: diagonal };
@@ -94,7 +103,7 @@ pub(crate) fn outputs<E: Float, W: Size>(
     }
     weigh(&mut scores, &decay, &weights);
     to_tile(&mut weighted, &scores, arithmetic);
-    load::<E, W>(&mut right, v, &layouts.v, &place, value_block, arithmetic);
+    put_share::<E, W>(&mut right, &values, arithmetic);
     sync_cube();
     let orders = comptime!(Orders { left_transposed: false, right_transposed: false });
     let mut sums = zeros();
@@ -105,7 +114,7 @@ pub(crate) fn outputs<E: Float, W: Size>(
         (decay[first_row() as usize].extract(0usize), decay[first_row() as usize + 8].extract(0usize));
     let mut before = 0.0f32;
     let mut remaining = chunk;
-    let mut staged = staged::<W>();
+    let mut share = staged::<W>();
     let first_node = row * tree.nodes;
     let mut height = 0u32;
     let mut node = 0u32;
@@ -113,7 +122,7 @@ pub(crate) fn outputs<E: Float, W: Size>(
         let next = read_node(&tree, chunk, remaining);
         height = next.0;
         node = next.1;
-        fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, 0u32, value_block);
+        fetch_node::<E, W>(&mut share, states, &tree, (first_node + node) as usize, 0u32, value_block);
     }
     while remaining > 0 {
         let (level, this_node) = (comptime!(LOCAL_LEVELS as u32) + height, first_node + node);
@@ -130,20 +139,13 @@ pub(crate) fn outputs<E: Float, W: Size>(
             if tree.key_blocks > 1 {
                 load::<E, W>(&mut left, q, &layouts.q, &place, key_block, arithmetic);
             }
-            put_share::<E, W>(&mut right, &staged, arithmetic);
+            put_share::<E, W>(&mut right, &share, arithmetic);
             sync_cube();
             if key_block + 1 < tree.key_blocks {
-                fetch_node::<E, W>(
-                    &mut staged,
-                    states,
-                    &tree,
-                    this_node as usize,
-                    key_block + 1,
-                    value_block,
-                );
+                fetch_node::<E, W>(&mut share, states, &tree, this_node as usize, key_block + 1, value_block);
             } else if remaining > 0 {
                 fetch_node::<E, W>(
-                    &mut staged,
+                    &mut share,
                     states,
                     &tree,
                     (first_node + node) as usize,

@@ -7,10 +7,10 @@
 
 use super::chunk::{
     LOCAL_LEVELS, add_scaled, chunk_start, contiguous, dot_rows, lambda_at, level_in_group, level_of_groups,
-    load, local_lambda, place_of, row_sum, store, to_tile,
+    load, local_lambda, place_of, put_share, row_sum, staged, store, to_tile,
 };
 use super::decay::{Decay, between, cumulative_decay};
-use super::tree::{Layouts, Tree, fetch_node, put_share, read_node, staged};
+use super::tree::{Layouts, Tree, fetch_node, read_node};
 use crate::gpu::product::{Extent, Orders, multiply, multiply_part, steps_of};
 use crate::gpu::tile::{
     Arithmetic, GROUPS, Rows, SIDE, UNITS, empty_tile, first_column, first_row, lane, plane_group, plane_row,
@@ -170,7 +170,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
     let (first, second) =
         (decay[first_row() as usize].extract(0usize), decay[first_row() as usize + 8].extract(0usize));
     let first_node = row * tree.nodes;
-    let mut staged = staged::<W>();
+    let mut share = staged::<W>();
     let pairs = q.with_vector_size::<Const<2>>();
     for key_block in 0..tree.key_blocks {
         sync_cube();
@@ -188,7 +188,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
             let next = read_node(&tree, chunk, remaining);
             height = next.0;
             node = next.1;
-            fetch_node::<E, W>(&mut staged, states, &tree, (first_node + node) as usize, key_block, 0u32);
+            fetch_node::<E, W>(&mut share, states, &tree, (first_node + node) as usize, key_block, 0u32);
         }
         while remaining > 0 {
             let (level, this_node) = (comptime!(LOCAL_LEVELS as u32) + height, first_node + node);
@@ -204,11 +204,11 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
                 if tree.value_blocks > 1 {
                     load::<E, W>(&mut left, grad, &layouts.grad, &place, value_block, arithmetic);
                 }
-                put_share::<E, W>(&mut right, &staged, arithmetic);
+                put_share::<E, W>(&mut right, &share, arithmetic);
                 sync_cube();
                 if value_block + 1 < tree.value_blocks {
                     fetch_node::<E, W>(
-                        &mut staged,
+                        &mut share,
                         states,
                         &tree,
                         this_node as usize,
@@ -217,7 +217,7 @@ pub(crate) fn query_gradients<E: Float, W: Size>(
                     );
                 } else if remaining > 0 {
                     fetch_node::<E, W>(
-                        &mut staged,
+                        &mut share,
                         states,
                         &tree,
                         (first_node + node) as usize,

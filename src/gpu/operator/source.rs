@@ -1,8 +1,8 @@
 //! Gradients of keys and values, a chunk a cube: the sources' side of what [`super::query`] explains.
 
 use super::chunk::{
-    LOCAL_LEVELS, contiguous, dot_rows, level_in_group, level_of_groups, load, local_lambda, place_of,
-    row_sum, scale, store, to_tile,
+    LOCAL_LEVELS, contiguous, dot_rows, fetch, level_in_group, level_of_groups, load, local_lambda, place_of,
+    put_share, row_sum, scale, staged, store, to_tile,
 };
 use super::decay::{Decay, between, cumulative_decay};
 use super::tree::{Layouts, Tree, load_chunk_gradient};
@@ -108,6 +108,10 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
     let mut keys = empty_tile(arithmetic);
     let mut values = empty_tile(arithmetic);
     let mut right = empty_tile(arithmetic);
+    // The first tiles are on their way meanwhile.
+    let (mut of_left, mut of_right) = (staged::<W>(), staged::<W>());
+    fetch::<E, W>(&mut of_left, k, &layouts.k, &place, 0u32);
+    fetch::<E, W>(&mut of_right, q, &layouts.q, &place, 0u32);
     local_lambda(lambda, &layouts.lambda, &place, &mut weights);
     cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
     let end = decay[63];
@@ -121,16 +125,27 @@ pub(crate) fn source_gradients<E: Float, W: Size>(
 
     let mut scores = zeros();
     for key_block in 0..tree.key_blocks {
-        load::<E, W>(&mut keys, k, &layouts.k, &place, key_block, arithmetic);
-        load::<E, W>(&mut right, q, &layouts.q, &place, key_block, arithmetic);
+        put_share::<E, W>(&mut keys, &of_left, arithmetic);
+        put_share::<E, W>(&mut right, &of_right, arithmetic);
+        if key_block + 1 < tree.key_blocks {
+            fetch::<E, W>(&mut of_left, k, &layouts.k, &place, key_block + 1);
+            fetch::<E, W>(&mut of_right, q, &layouts.q, &place, key_block + 1);
+        } else {
+            fetch::<E, W>(&mut of_left, v, &layouts.v, &place, 0u32);
+            fetch::<E, W>(&mut of_right, grad, &layouts.grad, &place, 0u32);
+        }
         sync_cube();
         multiply_part(&mut scores, &keys, &right, &above, transposed, parts);
         sync_cube();
     }
     let mut slopes = zeros();
     for value_block in 0..tree.value_blocks {
-        load::<E, W>(&mut values, v, &layouts.v, &place, value_block, arithmetic);
-        load::<E, W>(&mut right, grad, &layouts.grad, &place, value_block, arithmetic);
+        put_share::<E, W>(&mut values, &of_left, arithmetic);
+        put_share::<E, W>(&mut right, &of_right, arithmetic);
+        if value_block + 1 < tree.value_blocks {
+            fetch::<E, W>(&mut of_left, v, &layouts.v, &place, value_block + 1);
+            fetch::<E, W>(&mut of_right, grad, &layouts.grad, &place, value_block + 1);
+        }
         sync_cube();
         multiply_part(&mut slopes, &values, &right, &above, transposed, parts);
         sync_cube();

@@ -1,6 +1,6 @@
 //! Gradients of the states that later blocks read.
 
-use super::chunk::{LOCAL_LEVELS, lambda_at, load, load_scaled, place_of};
+use super::chunk::{LOCAL_LEVELS, fetch, lambda_at, load, place_of, put_scaled, staged};
 use super::decay::{Decay, cumulative_decay};
 use super::tree::{Layouts, Tree, node_of, store_node};
 use crate::gpu::product::{Orders, multiply};
@@ -75,14 +75,13 @@ pub(crate) fn state_gradients<E: Float, W: Size>(
     // Decay of the segments before this one, from the nodes that cover them.
     let mut before = 0.0f32;
     let mut covered = (item.block + 1) << item.height;
-    let mut bit = 31u32;
-    while item.segment > 0 && start < end && bit < 32 {
-        if item.segment >> bit & 1 == 1 {
-            let height = comptime!(SEGMENT.ilog2()) + bit;
-            before += totals[(first + node_of(&tree, height, covered >> height)) as usize];
-            covered += comptime!(SEGMENT as u32) << bit;
-        }
-        bit -= 1;
+    let mut remaining = item.segment;
+    while remaining > 0 && start < end {
+        let bit = 31 - remaining.leading_zeros();
+        let height = comptime!(SEGMENT.ilog2()) + bit;
+        before += totals[(first + node_of(&tree, height, covered >> height)) as usize];
+        covered += comptime!(SEGMENT as u32) << bit;
+        remaining -= 1u32 << bit;
     }
 
     let mut decay = Shared::<[Decay]>::new_slice(comptime!(SIDE));
@@ -90,6 +89,7 @@ pub(crate) fn state_gradients<E: Float, W: Size>(
     let mut queries = empty_tile(arithmetic);
     let mut grads = empty_tile(arithmetic);
     let mut sums = zeros();
+    let mut share = staged::<W>();
     for chunk in start..end {
         let place = place_of(row, chunk, tree.heads, tree.seq_len);
         cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
@@ -99,7 +99,8 @@ pub(crate) fn state_gradients<E: Float, W: Size>(
         }
         before += totals[(first + chunk) as usize];
         sync_cube();
-        load_scaled::<E, W>(&mut queries, q, &layouts.q, &place, key_block, &factors, arithmetic);
+        fetch::<E, W>(&mut share, q, &layouts.q, &place, key_block);
+        put_scaled::<E, W>(&mut queries, &share, &factors, arithmetic);
         load::<E, W>(&mut grads, grad, &layouts.grad, &place, value_block, arithmetic);
         sync_cube();
         let orders = comptime!(Orders { left_transposed: true, right_transposed: false });

@@ -5,7 +5,7 @@
 //! K and V are rounded up to whole tiles, and elements have the type of the
 //! inputs: a state is summed in f32 and rounded once, and once more at every height.
 
-use super::chunk::{Layout, load, load_scaled, place_of};
+use super::chunk::{Layout, Staged, fetch, place_of, put_scaled, put_share, staged};
 use super::decay::{Decay, between, cumulative_decay};
 use crate::gpu::product::{Orders, multiply};
 use crate::gpu::tile::{
@@ -50,9 +50,6 @@ fn tile_start(tree: &Tree, node: usize, key_block: u32, value_block: u32) -> usi
         + value_block as usize * side
 }
 
-/// This unit's share of a tile of a node, on its way from global to shared memory.
-pub(crate) type Staged = Array<Words>;
-
 /// Vectors of a tile that a unit moves.
 #[cube]
 fn share<W: Size>() -> comptime_type!(usize) {
@@ -60,7 +57,7 @@ fn share<W: Size>() -> comptime_type!(usize) {
     comptime!(SIDE * SIDE / width / UNITS)
 }
 
-/// Reads a unit's share of a tile of a node: issued before a product, it arrives meanwhile.
+/// Reads a unit's share of a tile of a node.
 #[cube]
 pub(crate) fn fetch_node<E: Float, W: Size>(
     staged: &mut Staged,
@@ -79,30 +76,6 @@ pub(crate) fn fetch_node<E: Float, W: Size>(
         let at = UNIT_POS as usize + comptime!(i * UNITS);
         staged[i] =
             Words::reinterpret(states[(start + at / row_vectors * columns) / width + at % row_vectors]);
-    }
-}
-
-/// An empty share.
-#[cube]
-pub(crate) fn staged<W: Size>() -> Staged {
-    let share = share::<W>();
-    Array::new(share)
-}
-
-/// Writes a share to a tile.
-#[cube]
-pub(crate) fn put_share<E: Float, W: Size>(
-    tile: &mut TileSlice,
-    staged: &Staged,
-    #[comptime] arithmetic: Arithmetic,
-) {
-    let width = W::value();
-    let (share, row_vectors) = (share::<W>(), comptime!(SIDE / width));
-    #[unroll]
-    for i in 0..share {
-        let at = UNIT_POS as usize + comptime!(i * UNITS);
-        let value = Vector::<E, W>::reinterpret(staged[i]);
-        put::<E, W>(tile, at / row_vectors, at % row_vectors, value, arithmetic);
     }
 }
 
@@ -220,13 +193,16 @@ pub(crate) fn chunk_states<E: Float, W: Size>(
     let mut factors = Shared::<[f32]>::new_slice(comptime!(SIDE));
     let mut keys = empty_tile(arithmetic);
     let mut values = empty_tile(arithmetic);
+    let (mut staged_keys, mut staged_values) = (staged::<W>(), staged::<W>());
+    fetch::<E, W>(&mut staged_keys, k, &layouts.k, &place, key_block);
+    fetch::<E, W>(&mut staged_values, v, &layouts.v, &place, value_block);
     cumulative_decay(log_decay, &layouts.log_decay, &place, &mut decay);
     if UNIT_POS < 64 {
         factors[UNIT_POS as usize] = between(decay[63], decay[UNIT_POS as usize]).exp();
     }
     sync_cube();
-    load_scaled::<E, W>(&mut keys, k, &layouts.k, &place, key_block, &factors, arithmetic);
-    load::<E, W>(&mut values, v, &layouts.v, &place, value_block, arithmetic);
+    put_scaled::<E, W>(&mut keys, &staged_keys, &factors, arithmetic);
+    put_share::<E, W>(&mut values, &staged_values, arithmetic);
     sync_cube();
     let mut state = zeros();
     let orders = comptime!(Orders { left_transposed: true, right_transposed: false });
