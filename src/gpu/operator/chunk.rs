@@ -53,9 +53,8 @@ pub(crate) fn place_of(row: u32, chunk: u32, heads: u32, seq_len: u32) -> Place 
 /// A unit's share of 64 columns of x [N, T, H, columns], vectors of W below one another in every so many rows.
 #[derive(CubeType, Clone, Copy)]
 struct Share {
-    /// Row and index in it of the first vector.
+    /// Row of the first vector.
     row: u32,
-    index: u32,
     /// Rows that there are: none for a unit whose columns are beyond the last.
     length: u32,
     /// The first vector in memory, and vectors from one to the next.
@@ -71,7 +70,6 @@ fn share_of<W: Size>(layout: &Layout, place: &Place, block: u32) -> Share {
     let from = block * comptime!(SIDE as u32) + index * comptime!(width as u32);
     Share {
         row,
-        index,
         length: select(from < layout.columns, place.length, 0u32),
         start: (chunk_start(layout, place) + row * layout.position + from) / comptime!(width as u32),
         step: layout.position * comptime!((UNITS * width / SIDE) as u32) / comptime!(width as u32),
