@@ -6,11 +6,12 @@
 //! moments are overwritten, losses left in a log.
 
 use super::adam::{Rule, State, step_in_place};
-use super::launch::{Plain, integers};
-use super::steady_kernel::{UNITS, feed};
+use super::launch::{Plain, elementwise, integers};
+use super::steady_kernel::{UNITS, feed, keep};
 use burn::backend::{Cube, tensor::FloatTensor};
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use cubecl::client::{Client, Graph};
+use cubecl::server::Handle;
 use cubecl::prelude::{CubeCount, CubeDim};
 
 /// Buffers of a step, and its recording once there is one.
@@ -26,7 +27,12 @@ pub(crate) struct Steady {
     numbers: Tensor<1>,
     /// Losses, norms and who is alive [rows, 3 · runs].
     log: Tensor<2>,
-    /// Whether the device keeps allocations for a recording that has not begun.
+    /// Where the runs stood before a recording: one that fails leaves nothing of what it would have written.
+    before: Stand,
+    /// Memory that is held while steps are rehearsed and free when one is recorded: then nothing can be allocated, and
+    /// what a step needs may come in another order than before.
+    room: Vec<Handle>,
+    /// Whether the device keeps allocations for a recording that is not done.
     prepared: bool,
     graph: Option<Graph>,
 }
@@ -60,6 +66,14 @@ impl Stand {
         }
     }
 
+    /// Writes the numbers to another's memory.
+    fn keep_in(&self, other: &Self) {
+        write(&self.parameters, &other.parameters);
+        write(&self.first, &other.first);
+        write(&self.second, &other.second);
+        write(&self.alive, &other.alive);
+    }
+
     /// Which runs are alive.
     pub(crate) fn living(&self) -> Tensor<1, Bool> {
         copied(&self.alive).greater_elem(0.5)
@@ -69,6 +83,24 @@ impl Stand {
 fn copied<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
     let copy = Plain::new(&tensor.clone().mul_scalar(1.0));
     copy.tensor(copy.memory.clone())
+}
+
+/// Writes one tensor's numbers to the memory of another of its shape.
+fn write<const D: usize>(from: &Tensor<D>, to: &Tensor<D>) {
+    let count = from.shape().num_elements();
+    let [from, to] = [from, to].map(|tensor| Plain::new(tensor).memory);
+    let (cubes, units) = elementwise(count);
+    // SAFETY: both have `count` numbers, row-major.
+    unsafe {
+        keep::launch_unchecked(
+            &from.client.clone(),
+            cubes,
+            units,
+            from.into_buffer_arg(),
+            to.into_buffer_arg(),
+            count as u32,
+        );
+    }
 }
 
 impl Steady {
@@ -92,6 +124,8 @@ impl Steady {
             targets: sequences(),
             rule,
             decayed,
+            before: stand.copied(),
+            room: Vec::new(),
             numbers: zeros([runs + 3], &device),
             log: zeros([rows, 3 * runs], &device),
             prepared: false,
@@ -155,6 +189,20 @@ impl Steady {
         Ok(())
     }
 
+    /// Holds `count` pieces of memory of so many bytes until the recording.
+    pub(crate) fn hold(&mut self, count: usize, bytes: usize) {
+        let client = self.client();
+        self.room.extend((0..count).map(|_| client.empty(bytes)));
+    }
+
+    /// Waits until all launches so far are with the device's driver, so that what a step frees is free at the same
+    /// moments each time.
+    pub(crate) fn align(&self) {
+        self.lazy().client.sync(|| ());
+        // Whether they went well shows where something is read.
+        let _ = self.client().check(std::iter::empty::<&Handle>());
+    }
+
     /// Records what `body` launches, without running it. If that fails, the buffers are lost, and where the runs
     /// stood comes back.
     ///
@@ -165,16 +213,17 @@ impl Steady {
         &mut self,
         body: impl FnOnce(&Self) -> crate::Result<()>,
     ) -> Result<(), (String, Box<Stand>)> {
-        let before = self.stand.copied();
+        self.stand.keep_in(&self.before);
+        let before = self.before.clone();
         let failed = |message: String| (message, Box::new(before.clone()));
-        let numbers = self.lazy();
-        let client = self.client();
-        numbers.client.sync(|| ());
-        self.prepared = false;
+        let (numbers, client) = (self.lazy(), self.client());
+        self.room.clear();
+        self.align();
         client.start_capture().map_err(|error| failed(format!("{error:?}")))?;
         let ran = body(self);
         numbers.client.sync(|| ());
         let graph = client.stop_capture();
+        self.prepared = false;
         ran.map_err(|error| failed(error.to_string()))?;
         self.graph = Some(graph.map_err(|error| failed(format!("{error:?}")))?);
         Ok(())

@@ -1,4 +1,4 @@
-//! What a recorded training step is given: kernel.
+//! What a recorded training step is given, and what is kept from it: kernels.
 
 use cubecl::prelude::*;
 
@@ -29,5 +29,14 @@ pub(crate) fn feed(
         for i in range_stepped(UNIT_POS, count, comptime!(UNITS as u32)) {
             numbers[i as usize] = f32::reinterpret(sent[(sequences + i) as usize]);
         }
+    }
+}
+
+/// Copies numbers, a unit each.
+#[cube(launch_unchecked)]
+pub(crate) fn keep(from: &[f32], to: &mut [f32], count: u32) {
+    let at = ABSOLUTE_POS as u32;
+    if at < count {
+        to[at as usize] = from[at as usize];
     }
 }

@@ -71,6 +71,18 @@ fn is_fused(
     host::applies(hidden)
 }
 
+/// Whether a GPU's step in single precision takes logits and loss of a head [runs, vocab, width] whole, over `rows`
+/// positions a run: [`loss`] then is the cross-entropy of all logits.
+#[cfg(feature = "cuda")]
+pub(crate) fn is_whole(head: [usize; 3], rows: usize) -> bool {
+    let [runs, vocab, _] = head;
+    gpu::linear::fits(head) && gpu::loss::fits(vocab) && rows <= rows_of(MOST_LOGITS, runs * vocab)
+}
+
+fn rows_of(most: usize, logits: usize) -> usize {
+    (most / logits).max(64)
+}
+
 /// Σ value · gradient for every run \[R\]: a number whose gradient with respect to the value is the one given.
 pub(super) fn product(value: Tensor<3>, gradient: Tensor<3>) -> Tensor<1> {
     let runs = value.dims()[0];
@@ -191,7 +203,7 @@ pub(super) fn scores(
 pub(super) fn block_rows(hidden: &Tensor<3>, weight: &Tensor<3>) -> usize {
     let [runs, vocab, _] = weight.dims();
     let most = if crate::device::is_cpu(&hidden.device()) { MOST_ON_HOST } else { MOST_LOGITS };
-    (most / (runs * vocab)).max(64)
+    rows_of(most, runs * vocab)
 }
 
 #[cfg(test)]

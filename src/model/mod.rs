@@ -15,6 +15,8 @@ mod sampling;
 pub use config::{LanguageConfig, Mixer, ModelConfig};
 pub use decode::Decoder;
 pub use exchange::{export, import};
+#[cfg(feature = "cuda")]
+pub(crate) use head::is_whole;
 pub use head::{Loss, Scores};
 pub use loss::{IGNORED, cross_entropy};
 pub use network::{Captured, Model, Precision};

@@ -275,7 +275,7 @@ impl Cohort {
     /// [`Unread::numbers`], from the log if they are there.
     fn numbers(&self, unread: &[Unread]) -> Vec<f64> {
         #[cfg(feature = "cuda")]
-        if let (Some(Unread::Logged { .. }), Recording::Rehearsed(steady, _)) =
+        if let (Some(Unread::Logged { .. }), Recording::Rehearsed { steady, .. }) =
             (unread.first(), &self.recording)
         {
             return steady.log(unread.len());
