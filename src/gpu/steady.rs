@@ -11,8 +11,8 @@ use super::steady_kernel::{UNITS, feed, keep};
 use burn::backend::{Cube, tensor::FloatTensor};
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use cubecl::client::{Client, Graph};
-use cubecl::server::Handle;
 use cubecl::prelude::{CubeCount, CubeDim};
+use cubecl::server::Handle;
 
 /// Buffers of a step, and its recording once there is one.
 pub(crate) struct Steady {
