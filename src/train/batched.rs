@@ -57,6 +57,8 @@ pub(super) struct Member {
 }
 
 /// Numbers of a step that are still on the device.
+// There are ten at most.
+#[cfg_attr(feature = "cuda", expect(clippy::large_enum_variant))]
 pub(super) enum Unread {
     Apart {
         step: usize,

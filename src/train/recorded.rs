@@ -85,16 +85,15 @@ impl Cohort {
         let Recording::Rehearsed { steady, steps, failures } = &mut self.recording else { return Ok(false) };
         let (model, like) = (&self.model, &self.parameters);
         steady.feed(places.rows(), places.places(), &rates, step + 1, row);
-        if *steps >= REHEARSALS && row == 0 && !steady.is_recorded() {
-            if let Err((reason, stand)) = steady.record(|steady| take(model, like, steady)) {
-                let failures = *failures + 1;
-                let Stand { parameters, first, second, .. } = &*stand;
-                self.parameters = self.parameters.unflatten(parameters.clone());
-                (self.adam.first, self.adam.second) = (first.clone(), second.clone());
-                self.alive = stand.living();
-                self.recording = Recording::Possible { failures };
-                return if failures < TRIES { Ok(false) } else { self.give_up(&reason) };
-            }
+        let due = *steps >= REHEARSALS && row == 0 && !steady.is_recorded();
+        if due && let Err((reason, stand)) = steady.record(|steady| take(model, like, steady)) {
+            let failures = *failures + 1;
+            let Stand { parameters, first, second, .. } = &*stand;
+            self.parameters = self.parameters.unflatten(parameters.clone());
+            (self.adam.first, self.adam.second) = (first.clone(), second.clone());
+            self.alive = stand.living();
+            self.recording = Recording::Possible { failures };
+            return if failures < TRIES { Ok(false) } else { self.give_up(&reason) };
         }
         if steady.is_recorded() {
             steady.replay().map_err(crate::Error::Device)?;
