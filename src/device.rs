@@ -77,6 +77,11 @@ pub fn hardware(device: &Device) -> String {
     name.unwrap_or_else(|| format!("unknown {} processor", std::env::consts::ARCH))
 }
 
+/// Version of NVIDIA's driver, if the device is a GPU and its tool says it.
+pub fn driver(device: &Device) -> Option<String> {
+    (!is_cpu(device)).then(|| nvidia_smi(device, "driver_version"))?
+}
+
 /// Architectures of the GPUs here (`sm_90`), each once; none if nothing says it. In builds without the `cuda` feature too.
 pub fn architectures() -> Vec<String> {
     let text = query_nvidia_smi(&["--query-gpu=compute_cap"]).unwrap_or_default();

@@ -125,7 +125,11 @@ fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) ->
             recorded.folder.sweep().name,
             relative(recorded.folder.path()).display(),
             recorded.folder.runs().len(),
-            list(|s| format!("{} ({})", s.device, s.hardware)),
+            list(|s| {
+                let driver =
+                    s.driver.as_ref().map_or_else(String::new, |driver| format!(", driver {driver}"));
+                format!("{} ({}{driver})", s.device, s.hardware)
+            }),
             list(|s| s.started.clone()),
             sittings.iter().map(|sitting| sitting.seconds).sum::<f64>(),
             list(|s| s.commit.clone()),

@@ -21,6 +21,9 @@ pub struct Sitting {
     pub device: String,
     /// What the first of them is.
     pub hardware: String,
+    /// Version of NVIDIA's driver, of a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
     /// Threads of the machine.
     pub threads: usize,
     /// Version of this crate.
@@ -38,6 +41,7 @@ impl Sitting {
             ended,
             device: on.iter().map(|on| device::name(on)).collect::<Vec<_>>().join(","),
             hardware: on.first().map_or_else(String::new, |on| device::hardware(on)),
+            driver: on.first().and_then(|on| device::driver(on)),
             threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: env!("LOGLINEAR_COMMIT").to_owned(),
