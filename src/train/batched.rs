@@ -5,7 +5,7 @@ use super::learn::{Options, Run};
 use super::progress::{Overall, ProgressReport};
 use super::writer::RunWriter;
 use super::{Adam, Checkpoint, Evaluation, MetricsRow, RunConfig, RunResult, Status, evaluate};
-use crate::cohort::Parameters;
+use crate::cohort::{Parameters, numbers};
 use crate::lambda::LambdaMap;
 use crate::model::Model;
 use crate::task::{Batch, Dataset, reside};
@@ -58,15 +58,13 @@ struct Unread {
 }
 
 impl Unread {
-    /// Losses, norms and 1 or 0 for alive of every run, step by step, read from the device at once: each reading
-    /// waits for it anew.
+    /// Losses, norms and 1 or 0 for alive of every run, step by step, read from the device at once.
     fn numbers(steps: &[Self]) -> Vec<f64> {
         let of_step = |step: &Self| {
             let alive = step.alive.clone().float().cast(step.losses.dtype());
             [step.losses.clone(), step.norms.clone(), alive]
         };
-        let all: Vec<Tensor<1>> = steps.iter().flat_map(of_step).collect();
-        if all.is_empty() { Vec::new() } else { Tensor::cat(all, 0).into_data().iter().collect() }
+        numbers(steps.iter().flat_map(of_step).collect())
     }
 }
 
