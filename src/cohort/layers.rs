@@ -221,6 +221,11 @@ pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
     tensor.into_data().iter::<i64>().collect()
 }
 
+/// Values of all tensors, one after another, in one reading from their device: each reading waits for it anew.
+pub(crate) fn numbers(tensors: Vec<Tensor<1>>) -> Vec<f64> {
+    if tensors.is_empty() { Vec::new() } else { Tensor::cat(tensors, 0).into_data().iter().collect() }
+}
+
 /// x · Φ(x) with the exact normal distribution, as `torch.nn.GELU()`.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if host::applies(&x) {

@@ -20,7 +20,7 @@ pub(super) fn ablations(results: &Results) -> Result<Drawing> {
         ("ablation/init", "init", "start: redrawn weights (release) instead of W2 = 0 (text)"),
     ];
     let mut rows: Vec<LazyFrame> = Vec::new();
-    let (mut sources, mut others, mut same) = (Vec::new(), Vec::new(), String::new());
+    let (mut read, mut same): (Vec<&Recorded>, String) = Default::default();
     let shown = |frame: DataFrame, label: &str, setting: &str| {
         let columns = ["kind", "mean", "low", "high", "n"].map(col);
         let label = lit(format!("{label}{setting}")).alias("label");
@@ -30,8 +30,7 @@ pub(super) fn ablations(results: &Results) -> Result<Drawing> {
         let Some(recorded) = results.preset(preset)? else { continue };
         let found = axis_effects(&recorded.collected, "best_accuracy")?.frame;
         rows.push(shown(with(&found, col("axis").eq(lit(axis)))?, label, &setting(recorded)?));
-        sources.push(recorded.source.clone());
-        others.extend((!size(recorded).is_empty()).then(|| recorded.folder.sweep().name.clone()));
+        read.push(recorded);
     }
     if let Some(recorded) = results.preset("ablation/best-vs-last")? {
         let found = axis_effects(&recorded.collected, "accuracy")?.frame;
@@ -52,8 +51,7 @@ pub(super) fn ablations(results: &Results) -> Result<Drawing> {
         let whole = with(&recorded.collected, col("target").eq(lit(0.0)))?;
         let best = best_less_last(&whole)?.frame;
         rows.push(shown(best, "all steps: best accuracy (release) instead of last (text)", &setting));
-        sources.push(recorded.source.clone());
-        others.extend((!size(recorded).is_empty()).then(|| recorded.folder.sweep().name.clone()));
+        read.push(recorded);
     }
     let Some(first) = rows.first().cloned() else { return Ok(missing(name, caption, "ablation/activation")) };
     let mut frame = first.collect()?;
@@ -61,10 +59,13 @@ pub(super) fn ablations(results: &Results) -> Result<Drawing> {
         frame = frame.vstack(&other.collect()?)?;
     }
     let figure = effects(&frame, "What the differences between text and release do")?;
+    let others = read.iter().filter(|recorded| !size(recorded).is_empty());
+    let others: Vec<&str> = others.map(|recorded| recorded.folder.sweep().name.as_str()).collect();
     let others = match others.len() {
         0 => String::new(),
         _ => format!(" Of other sizes than the published ones: {}.", others.join(", ")),
     };
+    let sources = read.iter().map(|recorded| recorded.source.clone()).collect();
     Ok(Drawing {
         name: name.to_owned(),
         caption: format!("{caption}{others}{same}"),

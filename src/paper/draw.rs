@@ -13,6 +13,7 @@ use crate::{Error, Result};
 use polars::prelude::{DataFrame, Expr, IntoLazy, col, lit};
 use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::path::Path;
 
 /// A figure with the files it was drawn from, or the command that makes what is missing.
 pub(super) struct Drawing {
@@ -203,10 +204,9 @@ fn accuracies(recorded: &Recorded, folders: &[RunFolder]) -> Result<String> {
     let ended = ended_runs(&recorded.collected)?;
     let (runs, kinds) = (texts(&ended, "run")?, texts(&ended, "kind")?);
     let (seeds, reached) = (numbers(&ended, "seed")?, numbers(&ended, "best_accuracy")?);
-    let name = |run: &str| run.rsplit('/').next().unwrap_or_default().to_owned();
-    let shown: HashSet<String> =
-        folders.iter().map(|folder| name(&folder.path().to_string_lossy().replace('\\', "/"))).collect();
-    let mut rows: Vec<usize> = (0..runs.len()).filter(|&row| shown.contains(&name(&runs[row]))).collect();
+    let shown: HashSet<_> = folders.iter().filter_map(|folder| folder.path().file_name()).collect();
+    let is_shown = |&row: &usize| Path::new(&runs[row]).file_name().is_some_and(|name| shown.contains(name));
+    let mut rows: Vec<usize> = (0..runs.len()).filter(is_shown).collect();
     rows.sort_by(|&a, &b| {
         (&kinds[a], seeds[a]).partial_cmp(&(&kinds[b], seeds[b])).unwrap_or(Ordering::Equal)
     });

@@ -208,7 +208,7 @@ impl Work<'_> {
             }
         };
         if let [run] = runs {
-            return self.fail(&self.folder.runs()[*run].clone(), &message);
+            return self.fail(&self.folder.runs()[*run], &message);
         }
         let (first, second) = runs.split_at(runs.len() / 2);
         self.train(first, on)?;

@@ -7,7 +7,7 @@ use super::progress::{Overall, ProgressReport};
 use super::recorded::Recording;
 use super::writer::RunWriter;
 use super::{Adam, Checkpoint, Evaluation, MetricsRow, RunConfig, RunResult, Status, evaluate};
-use crate::cohort::Parameters;
+use crate::cohort::{Parameters, numbers};
 use crate::lambda::LambdaMap;
 use crate::model::Model;
 use crate::task::{Batch, Dataset, reside};
@@ -82,8 +82,7 @@ impl Unread {
         }
     }
 
-    /// Losses, norms and 1 or 0 for alive of every run, step by step, read from the device at once: each reading
-    /// waits for it anew.
+    /// Losses, norms and 1 or 0 for alive of every run, step by step, read from the device at once.
     fn numbers(steps: &[Self]) -> Vec<f64> {
         let of_step = |step: &Self| match step {
             Self::Apart { losses, norms, alive, .. } => {
@@ -93,8 +92,7 @@ impl Unread {
             #[cfg(feature = "cuda")]
             Self::Logged { .. } => Vec::new(),
         };
-        let all: Vec<Tensor<1>> = steps.iter().flat_map(of_step).collect();
-        if all.is_empty() { Vec::new() } else { Tensor::cat(all, 0).into_data().iter().collect() }
+        numbers(steps.iter().flat_map(of_step).collect())
     }
 }
 

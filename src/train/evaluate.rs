@@ -1,11 +1,11 @@
 //! Loss and accuracy of a cohort on its validation data.
 
-use crate::cohort::Parameters;
+use crate::cohort::{Parameters, numbers};
 use crate::metric::{Scored, correct, right};
 use crate::model::{IGNORED, Model, Precision, Scores, cross_entropy};
 use crate::task::{Batch, Dataset};
 use crate::{Error, Result, device};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 
 /// One run's result on a data set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,9 +73,7 @@ pub fn evaluate(
         }
         Ok(())
     })?;
-    let numbers: Vec<Tensor<1>> = unread.iter().flat_map(|(_, numbers)| numbers.clone()).collect();
-    let numbers: Vec<f64> =
-        if numbers.is_empty() { Vec::new() } else { Tensor::cat(numbers, 0).into_data().iter().collect() };
+    let numbers = numbers(unread.iter().flat_map(|(_, numbers)| numbers.clone()).collect());
     for ((scored, _), numbers) in unread.iter().zip(numbers.chunks(2 * runs.max(1))) {
         for run in 0..runs {
             losses[run] += numbers[run] * scored[run] as f64;
