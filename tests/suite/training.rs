@@ -49,7 +49,13 @@ pub fn outcome(folder: &Path) -> (Vec<MetricsRow>, Vec<f64>, Option<RunResult>) 
     let mut values = crate::fixture::values(checkpoint.parameters.flatten());
     values.extend(crate::fixture::values(checkpoint.adam.first));
     values.extend(crate::fixture::values(checkpoint.adam.second));
-    let result = run.result().unwrap().map(|result| RunResult { seconds: 0.0, cohort: 0, ..result });
+    // A recorded step keeps its own memory: how much a run used is no part of what it computed.
+    let result = run.result().unwrap().map(|result| RunResult {
+        seconds: 0.0,
+        cohort: 0,
+        device_memory: None,
+        ..result
+    });
     (metrics, values, result)
 }
 
