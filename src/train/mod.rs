@@ -14,6 +14,7 @@ mod progress;
 mod record;
 #[cfg(feature = "cuda")]
 mod recorded;
+mod unread;
 mod writer;
 
 pub use checkpoint::{Checkpoint, Progress};

@@ -5,8 +5,9 @@
 //! numbers are the same.
 
 use super::RunConfig;
-use super::batched::{Cohort, READ_EVERY, Unread};
+use super::batched::Cohort;
 use super::optimizer::rule;
+use super::unread::{READ_EVERY, Unread};
 use crate::Result;
 use crate::gpu::steady::{Stand, Steady};
 use crate::model::{Mixer, Model, is_whole};

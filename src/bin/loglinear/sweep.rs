@@ -117,7 +117,7 @@ fn devices(names: &[String]) -> loglinear::Result<(Device, Vec<Device>)> {
     for name in names {
         let device = loglinear::device::parse(name)?;
         if all.contains(&device) {
-            return Err(Error::value("--device", "each device once", names.join(",")));
+            return Err(Error::value("--device", "devices, each named once", names.join(",")));
         }
         all.push(device);
     }

@@ -12,6 +12,7 @@ mod decay;
 mod forward;
 mod launch;
 mod query;
+mod sizes;
 mod source;
 mod state;
 mod tree;
@@ -20,7 +21,7 @@ use super::{Arithmetic, DeviceOp, DeviceTensor, readable};
 use crate::host::only_needed;
 use burn::tensor::DType;
 use half::bf16;
-use launch::Launch;
+use sizes::Launch;
 
 /// The operator with inputs q, k [N, T, H, K], v [N, T, H, V] in f32 or bf16, and log_decay [N, T, H] and
 /// λ [N, T, H, L] in f32; output [N, T, H, V]. K and V are multiples of 8.
