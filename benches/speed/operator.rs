@@ -2,7 +2,7 @@
 //! attention.
 //!
 //! `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench speed -- operator [T H D TOKENS DTYPE]…`, by default
-//! the sizes of the peer's script. `LOGLINEAR_PEER=FILE` names what that script printed in the same run; the
+//! the sizes of the peer's script and more. `LOGLINEAR_PEER=FILE` names what that script printed in the same run; the
 //! table then has its times and the ratios. Reported besides: floating-point operations of the products and the
 //! bytes that the inputs, outputs and gradients alone take, over the time.
 
@@ -16,13 +16,16 @@ use std::time::Instant;
 /// T, H, D, tokens, numbers, whether backward too.
 type Size = (usize, usize, usize, usize, &'static str, bool);
 
-const SIZES: [Size; 12] = [
+const SIZES: [Size; 15] = [
     (1024, 16, 64, 65536, "bf16", true),
     (4096, 16, 64, 65536, "bf16", true),
     (8192, 16, 64, 65536, "bf16", true),
     (16384, 16, 64, 65536, "bf16", true),
     (65536, 16, 64, 65536, "bf16", true),
     (4096, 16, 128, 65536, "bf16", true),
+    (8192, 16, 128, 65536, "bf16", true),
+    (16384, 16, 128, 65536, "bf16", true),
+    (65536, 16, 128, 65536, "bf16", true),
     (256, 1, 64, 196_608, "f32", true),
     (1024, 1, 64, 327_680, "f32", true),
     (256, 1, 64, 196_608, "high", true),
