@@ -8,8 +8,10 @@ mod ablations;
 mod draw;
 mod language;
 mod page;
+mod repeat;
 mod source;
 
+pub use repeat::Repeat;
 pub use source::{Recorded, Results, Source};
 
 use crate::lambda::{LambdaConfig, LambdaKind};

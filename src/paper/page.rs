@@ -108,6 +108,7 @@ fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) ->
             rows(&claims.others)?
         ))?;
     }
+    write(format_args!("{}", super::repeat::section(results)?))?;
     write(format_args!(
         "\n## Where the results are from\n\n| sweep | runs ended | trained on | sittings | seconds | commit |\n\
          |---|---|---|---|---|---|\n"

@@ -1,6 +1,7 @@
 //! Recorded results: where they lie, and proof of what was read.
 
 use super::SMALL;
+use super::repeat::Repeat;
 use crate::frame::{ended_runs, read_parquet};
 use crate::sweep::{SweepFolder, preset};
 use crate::{Error, Result};
@@ -47,6 +48,8 @@ pub struct Recorded {
     pub collected: DataFrame,
     /// That file.
     pub source: Source,
+    /// The same runs, trained a second time.
+    pub repeat: Option<Repeat>,
 }
 
 /// Every sweep below a folder that was collected, and the runs of `quickstart` beside it.
@@ -71,7 +74,9 @@ impl Results {
                 uncollected.push(relative(folder.path()));
                 continue;
             }
-            let recorded = Recorded { collected: read_parquet(&file)?, source: Source::of(&file)?, folder };
+            let collected = read_parquet(&file)?;
+            let repeat = Repeat::of(&folder, &collected)?;
+            let recorded = Recorded { collected, source: Source::of(&file)?, repeat, folder };
             let name = recorded.folder.sweep().name.clone();
             if let Some(other) = sweeps.insert(name.clone(), recorded) {
                 let other = other.folder.path().display().to_string();

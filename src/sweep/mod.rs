@@ -25,6 +25,6 @@ pub use folder::{RunState, SweepFolder};
 pub use plan::{Plan, PlannedCohort, memory};
 pub use preset::{claims_elsewhere, preset, preset_names};
 pub use sitting::Sitting;
-pub(crate) use sitting::rfc3339;
+pub(crate) use sitting::{read_sittings, rfc3339};
 pub(crate) use verdict::counted;
 pub use verdict::{Verdict, claims_table};

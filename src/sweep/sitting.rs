@@ -6,6 +6,7 @@ use crate::{Error, Result, device};
 use burn::tensor::Device;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::time::SystemTime;
 
 /// One line of `sittings.jsonl`: a process that trained runs of a sweep.
@@ -56,13 +57,7 @@ impl SweepFolder {
     ///
     /// If the file can't be read.
     pub fn sittings(&self) -> Result<Vec<Sitting>> {
-        let path = self.file("sittings.jsonl");
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
-        let parse = |line: &str| serde_json::from_str(line).map_err(|error| Error::format(&path, error));
-        text.lines().map(parse).collect()
+        read_sittings(&self.file("sittings.jsonl"))
     }
 
     pub(super) fn write_sittings(&self, sittings: &[Sitting]) -> Result<()> {
@@ -71,6 +66,16 @@ impl SweepFolder {
         let text = sittings.iter().map(line).collect::<std::result::Result<String, _>>();
         write_atomically(&path, text.map_err(|error| Error::format(&path, error))?.as_bytes())
     }
+}
+
+/// The sittings in a file; none if it isn't there.
+pub(crate) fn read_sittings(path: &Path) -> Result<Vec<Sitting>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
+    let parse = |line: &str| serde_json::from_str(line).map_err(|error| Error::format(path, error));
+    text.lines().map(parse).collect()
 }
 
 /// A time as `2026-05-31T12:00:00Z`.

@@ -20,6 +20,7 @@ mod layers;
 mod model_golden;
 mod optimizer_golden;
 mod pictures;
+mod repeats;
 mod sweep_commands;
 mod sweeps;
 mod tasks;
