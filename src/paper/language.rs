@@ -41,7 +41,8 @@ pub(super) fn language(results: &Results) -> Result<Vec<Drawing>> {
         (
             "language-curves",
             "Language model on WikiText-2: training loss (mean since the evaluation before) and validation loss, and \
-             validation perplexity, against the step, mean ± population std over seeds",
+             validation perplexity, against the step; on the right the validation loss less that of Fixed λ with the same seed; mean ± \
+             population std over seeds",
             of_shipped(curves)?,
             SWEEP,
         ),

@@ -25,7 +25,9 @@ pub(super) enum Vertical {
     Share,
     /// A quantity that can't be negative, whatever mean − std says.
     Amount,
-    /// The same on an axis that starts at 0, so that heights compare.
+    /// A quantity of either sign.
+    Difference,
+    /// An amount on an axis that starts at 0, so that heights compare.
     FromZero,
     /// Base-10 logarithms, labelled with the numbers themselves.
     Decades,
@@ -112,14 +114,16 @@ impl Vertical {
         match self {
             Self::Share | Self::FromZero => 0.0,
             Self::Amount => low.max(0.0),
-            Self::Decades | Self::Logarithm | Self::Bytes => low,
+            Self::Difference | Self::Decades | Self::Logarithm | Self::Bytes => low,
         }
     }
 
     /// Places of at most about `most` ticks.
     pub(super) fn ticks(self, range: (f64, f64), most: usize) -> Vec<f64> {
         match self {
-            Self::Share | Self::Amount | Self::FromZero | Self::Decades => chosen(range, most),
+            Self::Share | Self::Amount | Self::Difference | Self::FromZero | Self::Decades => {
+                chosen(range, most)
+            }
             Self::Logarithm => round_numbers(range, most),
             Self::Bytes => {
                 let two = 2_f64.log10();
@@ -138,7 +142,7 @@ impl Vertical {
     pub(super) fn label(self, value: f64, range: (f64, f64)) -> String {
         match self {
             Self::Share => format!("{} %", format_number(value * 100.0)),
-            Self::Amount | Self::FromZero => format_number(value),
+            Self::Amount | Self::Difference | Self::FromZero => format_number(value),
             // Less than two decades have too few whole ones to read a number from.
             Self::Decades if (value - value.round()).abs() < 1e-9 || range.1 - range.0 < 2.0 => {
                 format_number(two_digits(10_f64.powf(value)))

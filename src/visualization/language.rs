@@ -10,6 +10,7 @@ use super::legend::{Entry, Mark};
 use super::panels::Panels;
 use super::theme::INK;
 use crate::frame::{numbers, texts};
+use crate::lambda::LambdaKind;
 use crate::{Error, Result};
 use polars::prelude::DataFrame;
 use std::collections::BTreeMap;
@@ -17,9 +18,10 @@ use std::f64::consts::LN_10;
 
 /// Losses in nats against the training step, and beside them the perplexity on a logarithmic axis: one line
 /// a kind, mean ± population standard deviation over runs (of the perplexity's logarithm), the training loss
-/// in dashes.
+/// in dashes. Where runs of Fixed λ have the seeds of others, a third plot has the differences of validation losses
+/// between runs of one seed: kinds differ by less than a line is wide.
 ///
-/// Reads `run`, `kind`, `step`, `train_loss`, `validation_loss`, `perplexity` and `target_offset` of a frame
+/// Reads `run`, `kind`, `seed`, `step`, `train_loss`, `validation_loss`, `perplexity` and `target_offset` of a frame
 /// of [`evaluations`](crate::frame::evaluations), or of a collected one at the trained length. A training
 /// loss is the mean since the evaluation before.
 ///
@@ -30,23 +32,29 @@ use std::f64::consts::LN_10;
 pub fn loss_curves(evaluations: &DataFrame) -> Result<Figure> {
     let target = target(evaluations)?;
     one_setting(evaluations, &["corpus", "seq_len"])?;
-    let plot = |quantity, y_label: &str, y| {
-        let curves = Curves::read(evaluations, quantity)?;
+    let plot_of = |curves: &Curves, y_label: &str, y| {
         let rows: Vec<usize> = (0..curves.kinds.len()).collect();
         let plot = curves.plot(&rows)?;
         Ok::<_, Error>(Plot { y_label: y_label.to_owned(), y, ..plot })
     };
+    let plot = |quantity, y_label: &str, y| plot_of(&Curves::read(evaluations, quantity)?, y_label, y);
     let mut losses = plot(Quantity::ValidationLoss, "cross-entropy (nats)", Vertical::Amount)?;
     let entries: Vec<Entry> = losses.lines.iter().map(Line::entry).collect();
     let training = plot(Quantity::TrainLoss, "", Vertical::Amount)?;
     losses.lines.extend(training.lines.into_iter().map(|line| Line { dashed: true, ..line }));
     let perplexity = plot(Quantity::Perplexity, "perplexity", Vertical::Logarithm)?;
+    let mut panels = vec![("Loss".to_owned(), losses), ("Validation perplexity".to_owned(), perplexity)];
+    let validation = Curves::read(evaluations, Quantity::ValidationLoss)?;
+    if let Some(less) = validation.less(&numbers(evaluations, "seed")?, LambdaKind::Fixed.name()) {
+        let plot = plot_of(&less, "difference (nats)", Vertical::Difference)?;
+        panels.push(("Validation loss less Fixed λ's of the same seed".to_owned(), plot));
+    }
     let styles = [(Mark::Line(INK), "validation"), (Mark::Dashes, "training")];
     let styles = styles.map(|(mark, label)| Entry { mark, label: label.to_owned() });
     render(&Panels {
         title: format!("Language model while training, target {target} (mean ± std over runs)"),
         entries: entries.into_iter().chain(styles).collect(),
-        panels: vec![("Loss".to_owned(), losses), ("Validation perplexity".to_owned(), perplexity)],
+        panels,
     })
 }
 

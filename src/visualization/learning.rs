@@ -66,6 +66,7 @@ pub fn learning_curves(evaluations: &DataFrame, quantity: Quantity) -> Result<Fi
 }
 
 /// Columns of a frame of evaluations.
+#[derive(Clone)]
 pub(super) struct Curves {
     quantity: Quantity,
     steps: Vec<f64>,
@@ -89,6 +90,25 @@ impl Curves {
             runs: texts(evaluations, "run")?,
             kinds: texts(evaluations, "kind")?,
         })
+    }
+
+    /// Values less those of a kind at the same step and of the same seed (a number a row); without such a kind, or a pair
+    /// of another one with it, or with several runs of it that have one seed, none.
+    pub(super) fn less(&self, seeds: &[f64], kind: &str) -> Option<Self> {
+        let mut subtrahends: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+        let key = |row: usize| (seeds[row].to_bits(), self.steps[row].to_bits());
+        for row in (0..self.kinds.len()).filter(|&row| self.kinds[row] == kind) {
+            if subtrahends.insert(key(row), self.values[row]).is_some() {
+                return None;
+            }
+        }
+        let (mut less, mut pairs) = (self.clone(), 0);
+        for row in 0..self.kinds.len() {
+            let subtrahend = subtrahends.get(&key(row)).copied();
+            less.values[row] -= subtrahend.unwrap_or(f64::NAN);
+            pairs += usize::from(self.kinds[row] != kind && less.values[row].is_finite());
+        }
+        (pairs > 0).then_some(less)
     }
 
     /// Curves of some rows, one a kind; a kind has the same colour whichever rows they are.
@@ -145,5 +165,27 @@ impl Curves {
             }
         }
         pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_s_values_are_taken_from_those_of_the_same_seed_and_step() {
+        let text = |values: [&str; 5]| values.map(str::to_owned).to_vec();
+        let curves = Curves {
+            quantity: Quantity::ValidationLoss,
+            steps: vec![1.0, 2.0, 1.0, 2.0, 1.0],
+            values: vec![5.0, 4.0, 4.5, 4.25, 3.0],
+            runs: text(["a", "a", "b", "b", "c"]),
+            kinds: text(["fixed", "fixed", "mlp-softplus", "mlp-softplus", "mlp-softplus"]),
+        };
+        let less = curves.less(&[0.0, 0.0, 0.0, 0.0, 1.0], "fixed").unwrap();
+        assert_eq!(less.values[..4], [0.0, 0.0, -0.5, 0.25]);
+        assert!(less.values[4].is_nan(), "no run of the kind has this seed");
+        assert!(curves.less(&[0.0, 0.0, 1.0, 1.0, 1.0], "fixed").is_none());
+        assert!(curves.less(&[0.0; 5], "mlp-softplus").is_none(), "two runs of seed 0");
     }
 }

@@ -79,6 +79,14 @@ fn loss_curves_show_training_validation_and_perplexity() {
         "\n200\n",
     ];
     shows("language-curves", &figure, &texts);
+    // Differences are of runs of one seed: without Fixed λ, or with several runs of it that have one, there are none.
+    let less = "Validation loss less Fixed λ";
+    shows("language-curves", &figure, &[less]);
+    let others = frame.clone().lazy().filter(col("kind").neq(lit("fixed"))).collect().unwrap();
+    let alone = frame.clone().lazy().filter(col("kind").eq(lit("fixed"))).collect().unwrap();
+    for frame in [others, alone, with(&frame, "seed", lit(0_u32))] {
+        assert!(!loss_curves(&frame).unwrap().svg().contains("less"));
+    }
     assert!(
         learning_curves(&with(&with(&frame, "task", lit("text")), "pairs", lit(NULL)), Quantity::Perplexity)
             .is_ok()
@@ -86,6 +94,7 @@ fn loss_curves_show_training_validation_and_perplexity() {
     let cases = [
         (frame.head(Some(0)), "no rows"),
         (without(&frame, "train_loss"), "train_loss"),
+        (without(&frame, "seed"), "seed"),
         (with(&frame, "target_offset", lit(NULL).cast(DataType::UInt32)), "runs on a text"),
         (with(&frame, "target_offset", col("seed") + lit(1_u32)), "one target_offset"),
     ];
