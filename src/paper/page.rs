@@ -64,8 +64,8 @@ fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) ->
     let mut page = format!(
         "{START}{command}` on {date}, version {version}, commit {commit}. `loglinear` stands for \
          `cargo run --release --`. Each is an SVG and a PNG; hashes are SHA-256 of the files read.\n\n\
-         The same results give the same pictures. Results themselves are repeated by the sweep that is named: \
-         bit for bit on the same kind of processor, within rounding on another, which training amplifies.\n\n",
+         The same results give the same pictures. Results themselves are repeated by the sweep that is named: by the same commit \
+         bit for bit on the same kind of processor, else within rounding, which training amplifies.\n\n",
     );
     let mut write = |text: std::fmt::Arguments<'_>| {
         page.write_fmt(text).map_err(|error| Error::Figure(error.to_string()))

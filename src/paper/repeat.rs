@@ -97,14 +97,32 @@ struct Agreement {
     first: f64,
     second: f64,
     apart: f64,
+    /// Sum and number of distances between a run and those of other seeds in the same setting, the second time.
+    of_others: (f64, usize),
+}
+
+impl Agreement {
+    /// The mean distance from runs of other seeds, if there are any.
+    fn from_others(&self) -> String {
+        match self.of_others {
+            (_, 0) => "–".to_owned(),
+            (sum, count) => format!("{:.1} points", 100.0 * sum / count as f64),
+        }
+    }
+}
+
+/// A run's name without its seed.
+fn setting(name: &str) -> String {
+    let kept = |part: &&str| part.strip_prefix("seed").is_none_or(|seed| seed.parse::<u64>().is_err());
+    name.split('-').filter(kept).collect::<Vec<_>>().join("-")
 }
 
 /// Runs that ended both times, by kind.
 fn agreements(first: &DataFrame, second: &DataFrame) -> Result<BTreeMap<String, Agreement>> {
-    let (first, second) = (ended(first)?, ended(second)?);
+    let (earlier, later) = (ended(first)?, ended(second)?);
     let mut kinds: BTreeMap<String, Agreement> = BTreeMap::new();
-    for (name, first) in first {
-        let Some(second) = second.get(&name) else { continue };
+    for (name, first) in earlier {
+        let Some(second) = later.get(&name) else { continue };
         let of_kind = kinds.entry(first.kind.clone()).or_default();
         of_kind.runs += 1;
         of_kind.identical += usize::from(first.equals(second));
@@ -112,6 +130,12 @@ fn agreements(first: &DataFrame, second: &DataFrame) -> Result<BTreeMap<String, 
         of_kind.first += first.best;
         of_kind.second += second.best;
         of_kind.apart += (first.best - second.best).abs();
+        for (other, second) in &later {
+            if *other != name && setting(other) == setting(&name) {
+                of_kind.of_others.0 += (first.best - second.best).abs();
+                of_kind.of_others.1 += 1;
+            }
+        }
     }
     Ok(kinds)
 }
@@ -129,24 +153,27 @@ pub(super) fn section(results: &Results) -> Result<String> {
     }
     write(format_args!(
         "\n## The same runs again\n\nThese sweeps were trained a second time with the same seeds, data and settings, most by kernels \
-         that round differently. Then two runs agree to some seven digits until the loss falls, and training amplifies what \
-         is left until they are two draws: this is how far a seed's result is rounding's. Nothing was chosen, all above is of \
-         the first time. Identical runs are so to the last digit.\n\n\
+         that round differently; nothing was chosen, all above is of the first time. Two trainings of a run have nearly \
+         equal losses for some hundred steps and then part, mostly before the loss falls. Identical runs are so to the \
+         last digit. Where a run is as far from itself as from runs of other seeds (of its setting, the first time against \
+         the second), its seed says no more than rounding does.\n\n\
          | sweep | λ | runs | identical | reach the target both times | first only | second only | never | mean best \
-         accuracy, first | second | mean distance of a run |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+         accuracy, first | second | mean distance of a run from itself | from other seeds |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n"
     ))?;
     for (recorded, repeat) in &repeats {
         for (kind, of_kind) in agreements(&recorded.collected, &repeat.collected)? {
             let mean = |sum: f64| 100.0 * sum / of_kind.runs as f64;
             let [both, first, never, second] = of_kind.reached;
             write(format_args!(
-                "| `{}` | {kind} | {} | {} | {both} | {first} | {second} | {never} | {:.1} % | {:.1} % | {:.1} points |\n",
+                "| `{}` | {kind} | {} | {} | {both} | {first} | {second} | {never} | {:.1} % | {:.1} % | {:.1} points | {} |\n",
                 recorded.folder.sweep().name,
                 of_kind.runs,
                 of_kind.identical,
                 mean(of_kind.first),
                 mean(of_kind.second),
                 mean(of_kind.apart),
+                of_kind.from_others(),
             ))?;
         }
     }

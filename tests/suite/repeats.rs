@@ -42,7 +42,7 @@ fn a_repeat_is_compared_run_by_run_and_verdict_by_verdict() {
     assert!(same.contains(heading));
     // Two of three runs of Fixed λ reach the target, none of MLP-λ (softmax).
     assert!(
-        same.contains("| `paper/induction` | fixed | 3 | 3 | 2 | 0 | 0 | 1 | 67.2 % | 67.2 % | 0.0 points |"),
+        same.contains("| `paper/induction` | fixed | 3 | 3 | 2 | 0 | 0 | 1 | 67.2 % | 67.2 % | 0.0 points | 65.7 points |"),
         "{same}"
     );
     assert!(same.contains("| `paper/induction` | mlp-softmax | 3 | 3 | 0 | 0 | 0 | 3 |"), "{same}");
@@ -55,7 +55,7 @@ fn a_repeat_is_compared_run_by_run_and_verdict_by_verdict() {
     let other = page(results.path(), Some(second)).unwrap();
     assert!(
         other.contains(
-            "| `paper/induction` | mlp-softplus | 3 | 0 | 0 | 3 | 0 | 0 | 99.7 % | 25.0 % | 74.7 points |"
+            "| `paper/induction` | mlp-softplus | 3 | 0 | 0 | 3 | 0 | 0 | 99.7 % | 25.0 % | 74.7 points | 74.7 points |"
         ),
         "{other}"
     );
