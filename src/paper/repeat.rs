@@ -102,8 +102,8 @@ struct Agreement {
 }
 
 impl Agreement {
-    /// The mean distance from runs of other seeds, if there are any.
-    fn from_others(&self) -> String {
+    /// The mean distance between runs of different seeds, if there are any.
+    fn distance_of_others(&self) -> String {
         match self.of_others {
             (_, 0) => "–".to_owned(),
             (sum, count) => format!("{:.1} points", 100.0 * sum / count as f64),
@@ -173,7 +173,7 @@ pub(super) fn section(results: &Results) -> Result<String> {
                 mean(of_kind.first),
                 mean(of_kind.second),
                 mean(of_kind.apart),
-                of_kind.from_others(),
+                of_kind.distance_of_others(),
             ))?;
         }
     }
