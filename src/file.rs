@@ -33,6 +33,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Removes a file, if it is there.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(path)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file so that a reader sees the old content or the new, whatever happens in between: to a
 /// temporary name, synced, then renamed. A failed write leaves nothing behind.
 pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {

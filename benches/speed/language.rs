@@ -3,26 +3,24 @@
 //! `LOGLINEAR_DEVICE=cuda:0 cargo bench --features cuda --bench speed -- language [D RUNS BATCH PRECISION]…`, by
 //! default a short list of sizes. Windows of 512 random tokens, GPT-2's vocabulary, MLP-λ (softplus), AdamW.
 
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use super::cohort;
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use loglinear::burn;
-use loglinear::cohort::Parameters;
 use loglinear::device;
 use loglinear::kernel_cache::Compiled;
 use loglinear::lambda::{LambdaConfig, LambdaKind};
-use loglinear::model::{Mixer, Model, ModelConfig, Precision};
+use loglinear::model::{Mixer, ModelConfig, Precision};
 use loglinear::random::Generator;
-use loglinear::train::{Adam, TrainConfig};
+use loglinear::train::TrainConfig;
 use std::time::Instant;
 
 /// Positions of a window.
 const TIME: usize = 512;
 
-pub fn run(arguments: &[String]) {
-    let name = std::env::var("LOGLINEAR_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-    let on = device::parse(&name).unwrap();
+pub fn run(on: &Device, arguments: &[String]) {
     println!(
         "language model, 6 layers, T {TIME}, MLP-λ (softplus) unless named, on {}",
-        device::hardware(&on)
+        device::hardware(on)
     );
     let default = ["256 1 1 f32"];
     let sizes: Vec<String> = if arguments.is_empty() {
@@ -40,7 +38,7 @@ pub fn run(arguments: &[String]) {
             Some((_, "linear")) => Mixer::Linear,
             _ => Mixer::LogLinear,
         };
-        device::enter(&on, || measure(&on, &size, d_model, runs, batch, precision, mixer));
+        device::enter(on, || measure(on, &size, d_model, runs, batch, precision, mixer));
     }
 }
 
@@ -60,11 +58,7 @@ fn measure(
         lambda: LambdaConfig::text(LambdaKind::MlpSoftplus),
         ..ModelConfig::language()
     };
-    let model = Model::new(config).unwrap().with_precision(precision);
-    let seeds: Vec<u64> = (0..runs as u64).collect();
-    let mut parameters = Parameters::initialise(model.specs(), &seeds, on, DType::F32);
-    let mut adam = Adam::new(&parameters);
-    let mut alive = Tensor::from_data(TensorData::new(vec![true; runs], [runs]), on);
+    let (model, mut parameters, mut adam, mut alive) = cohort(on, config, precision, runs);
     let train = TrainConfig::language();
     let rates = vec![3e-4; runs];
     let (tokens, targets) = data(on, runs, batch);

@@ -34,13 +34,11 @@ const SIZES: [Size; 15] = [
     (1_048_576, 16, 64, 1_048_576, "bf16", false),
 ];
 
-pub fn run(arguments: &[String]) {
-    let name = std::env::var("LOGLINEAR_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-    let on = device::parse(&name).unwrap();
+pub fn run(on: &Device, arguments: &[String]) {
     // On a CPU the variable is for the step's peer.
-    let peer = std::env::var("LOGLINEAR_PEER").ok().filter(|_| !device::is_cpu(&on));
+    let peer = std::env::var("LOGLINEAR_PEER").ok().filter(|_| !device::is_cpu(on));
     let peer = peer.map(|path| std::fs::read_to_string(path).unwrap());
-    let sizes: Vec<Size> = if arguments.is_empty() && device::is_cpu(&on) {
+    let sizes: Vec<Size> = if arguments.is_empty() && device::is_cpu(on) {
         vec![(1024, 1, 64, 1024, "f32", true)]
     } else if arguments.is_empty() {
         SIZES.to_vec()
@@ -53,7 +51,7 @@ pub fn run(arguments: &[String]) {
     };
     println!(
         "operator on {}: median ms of single calls; peer: flash-linear-attention / flash attention",
-        device::hardware(&on)
+        device::hardware(on)
     );
     println!(
         "{:>8} {:>3} {:>4} {:>5} {:>5} | {:>9} {:>9} {:>6} {:>6} | {:>9} {:>9} {:>6} | {:>9} {:>6}",
@@ -73,7 +71,7 @@ pub fn run(arguments: &[String]) {
         "ratio"
     );
     for size in sizes {
-        device::enter(&on, || measure(&on, size, peer.as_deref()));
+        device::enter(on, || measure(on, size, peer.as_deref()));
     }
 }
 

@@ -10,41 +10,39 @@
 //! - `… --bench speed -- step RUNS T f32|high` times one cohort, for a profiler.
 //! - `… --bench speed -- step cohorts [T …]` times cohorts of 1 to 16 (T 16, 64 and 256 unless given).
 
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use super::cohort;
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use loglinear::burn;
-use loglinear::cohort::Parameters;
 use loglinear::device;
 use loglinear::kernel_cache::Compiled;
 use loglinear::lambda::{LambdaConfig, LambdaKind};
-use loglinear::model::{IGNORED, Model, ModelConfig, Precision};
+use loglinear::model::{IGNORED, ModelConfig, Precision};
 use loglinear::random::Generator;
 use loglinear::task::{MqarConfig, TaskConfig};
-use loglinear::train::{Adam, Interrupt, Job, Options, ProgressMode, RunConfig, TrainConfig, train};
+use loglinear::train::{Interrupt, Job, Options, ProgressMode, RunConfig, TrainConfig, train};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Instant;
 
 const BATCH: usize = 64;
 
-pub fn run(arguments: &[String]) {
+pub fn run(on: &Device, arguments: &[String]) {
     println!("recall model, d 64, 2 layers, MLP-λ (softplus), batch {BATCH}, all positions scored");
-    let name = std::env::var("LOGLINEAR_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-    let on = device::parse(&name).unwrap();
     match arguments.split_first() {
         Some((first, lengths)) if first == "cohorts" => {
             let lengths: Vec<usize> =
                 lengths.iter().map(|length| length.parse().expect("T is a number")).collect();
-            cohort_cost(&on, if lengths.is_empty() { &[16, 64, 256] } else { &lengths });
+            cohort_cost(on, if lengths.is_empty() { &[16, 64, 256] } else { &lengths });
         }
         Some((runs, rest)) if rest.len() == 2 => {
             let number = |text: &String| text.parse::<usize>().expect("RUNS T f32|high");
             let precision = if rest[1] == "high" { Precision::High } else { Precision::F32 };
             let (runs, seq_len) = (number(runs), number(&rest[0]));
-            let times = device::enter(&on, || step_times_in(&on, precision, runs, seq_len, 4, 10));
+            let times = device::enter(on, || step_times_in(on, precision, runs, seq_len, 4, 10));
             println!("{runs} runs, T {seq_len}, {}: {:.2} ms a step", rest[1], median(&times[1..]));
         }
-        _ if device::is_cpu(&on) => beside_peer(&on),
-        _ => cohorts(&on),
+        _ if device::is_cpu(on) => beside_peer(on),
+        _ => cohorts(on),
     }
 }
 
@@ -197,11 +195,7 @@ fn step_times_in(
         lambda: LambdaConfig::release(LambdaKind::MlpSoftplus),
         ..ModelConfig::default()
     };
-    let model = Model::new(config).unwrap().with_precision(precision);
-    let seeds: Vec<u64> = (0..runs as u64).collect();
-    let mut parameters = Parameters::initialise(model.specs(), &seeds, on, DType::F32);
-    let mut adam = Adam::new(&parameters);
-    let mut alive = Tensor::from_data(TensorData::new(vec![true; runs], [runs]), on);
+    let (model, mut parameters, mut adam, mut alive) = cohort(on, config, precision, runs);
     let settings = TrainConfig::default();
     let rates = vec![1e-3; runs];
     let (tokens, targets) = data(on, runs, seq_len);

@@ -26,4 +26,4 @@ pub(crate) use text::losses_by_position;
 pub use text::{decoding_cost, position_losses, recorded_positions, stack_positions};
 
 pub(crate) use columns::{numbers, texts};
-pub(crate) use runs::run_name;
+pub(crate) use runs::{own_name, run_name};

@@ -99,6 +99,11 @@ pub(crate) fn run_name(folder: &RunFolder) -> String {
     parts[parts.len().saturating_sub(2)..].join("/")
 }
 
+/// A run's name without the folder that it was in.
+pub(crate) fn own_name(run: &str) -> &str {
+    run.rsplit('/').next().unwrap_or(run)
+}
+
 pub(super) fn column<T: AsRef<[V]>, V>(name: &str, values: T) -> Column
 where
     Series: NamedFrom<T, [V]>,

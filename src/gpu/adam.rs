@@ -195,8 +195,9 @@ fn memory(plain: &Plain) -> BufferArg {
 /// loss, gradient or update is not finite, keep parameters and moments.
 pub(crate) fn step(rule: &Rule, state: State, alive: Tensor<1, Bool>, numbers: Vec<f32>) -> Outcome {
     let device = state.parameters.device();
-    let numbers = TensorData::new(numbers.clone(), [numbers.len()]);
-    let numbers = Plain::new(&Tensor::<1>::from_data(numbers, (&device, DType::F32)));
+    let shape = [numbers.len()];
+    let numbers = Tensor::<1>::from_data(TensorData::new(numbers, shape), (&device, DType::F32));
+    let numbers = Plain::new(&numbers);
     let all = Updates::new(rule, &state, &numbers);
     let alive = Plain::new(&alive.float().cast(DType::F32));
     let norms = empty(&all.parameters.memory, [all.runs as usize], DType::F32);

@@ -1,7 +1,7 @@
 //! Parameters of a cohort from one matrix [runs, parameters], and into one, on GPUs: a kernel each way.
 
 use super::flat_kernel::{UNITS, join as join_kernel, split as split_kernel};
-use super::launch::Plain;
+use super::launch::{Plain, buffers, sizes_arg};
 use super::{DeviceTensor, empty};
 use burn::tensor::{DType, Tensor};
 use cubecl::prelude::{CubeCount, CubeDim, SequenceArg};
@@ -13,18 +13,15 @@ pub(crate) fn join(parts: &[Tensor<3>]) -> Tensor<2> {
     let sizes: Vec<usize> = parts.iter().map(|part| part.dims()[1] * part.dims()[2]).collect();
     let count = sizes.iter().sum();
     let flat = empty(&plain[0].memory, [runs, count], DType::F32);
-    let mut buffers = SequenceArg::new();
-    for part in &plain {
-        buffers.push(part.memory.clone().into_buffer_arg());
-    }
+    let memories: Vec<DeviceTensor> = plain.iter().map(|part| part.memory.clone()).collect();
     // SAFETY: the sizes are those of the buffers.
     unsafe {
         join_kernel::launch_unchecked(
             &flat.client,
             cubes(&sizes, runs),
             CubeDim::new_1d(UNITS as u32),
-            buffers,
-            numbers(&sizes),
+            buffers!(memories),
+            sizes_arg(&sizes),
             flat.clone().into_buffer_arg(),
             count as u32,
         );
@@ -39,18 +36,14 @@ pub(crate) fn split(flat: &Tensor<2>, shapes: &[[usize; 2]]) -> Vec<Tensor<3>> {
     let part = |&[rows, columns]: &[usize; 2]| empty(&flat.memory, [runs, rows, columns], DType::F32);
     let parts: Vec<DeviceTensor> = shapes.iter().map(part).collect();
     let sizes: Vec<usize> = shapes.iter().map(|[rows, columns]| rows * columns).collect();
-    let mut buffers = SequenceArg::new();
-    for part in &parts {
-        buffers.push(part.clone().into_buffer_arg());
-    }
     // SAFETY: the sizes are those of the buffers.
     unsafe {
         split_kernel::launch_unchecked(
             &flat.memory.client,
             cubes(&sizes, runs),
             CubeDim::new_1d(UNITS as u32),
-            buffers,
-            numbers(&sizes),
+            buffers!(parts),
+            sizes_arg(&sizes),
             flat.memory.clone().into_buffer_arg(),
             count as u32,
         );
@@ -61,12 +54,4 @@ pub(crate) fn split(flat: &Tensor<2>, shapes: &[[usize; 2]]) -> Vec<Tensor<3>> {
 fn cubes(sizes: &[usize], runs: usize) -> CubeCount {
     let blocks: usize = sizes.iter().map(|size| size.div_ceil(UNITS)).sum();
     CubeCount::Static(blocks as u32, runs as u32, 1)
-}
-
-fn numbers(sizes: &[usize]) -> SequenceArg<u32> {
-    let mut numbers = SequenceArg::new();
-    for &size in sizes {
-        numbers.push(size as u32);
-    }
-    numbers
 }

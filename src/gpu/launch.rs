@@ -4,7 +4,7 @@ use super::{DeviceTensor, Operand, register, resolve};
 use burn::backend::{Cube, tensor::FloatTensor};
 use burn::tensor::{DType, Int, IntDType, Tensor};
 use burn_cubecl::{CubeBackend, kernel::into_contiguous};
-use cubecl::prelude::{CubeCount, CubeDim};
+use cubecl::prelude::{CubeCount, CubeDim, SequenceArg};
 
 /// Units of a cube that works element by element.
 pub(super) const ELEMENTWISE: usize = 256;
@@ -31,6 +31,23 @@ pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> DeviceTensor {
     let tensor = if tensor.is_autodiff() { tensor.inner() } else { tensor };
     let tensor = tensor.cast(IntDType::I32).try_into_primitive::<Cube>().expect(HELD);
     contiguous(&tensor.client.clone().resolve_tensor_int::<CubeBackend>(tensor))
+}
+
+/// Buffers of tensors, of whatever kind the kernel takes them.
+macro_rules! buffers {
+    ($tensors:expr) => {{
+        let mut buffers = SequenceArg::new();
+        $tensors.iter().for_each(|tensor: &DeviceTensor| buffers.push(tensor.clone().into_buffer_arg()));
+        buffers
+    }};
+}
+pub(super) use buffers;
+
+/// Sizes that a kernel takes beside such buffers.
+pub(super) fn sizes_arg(sizes: &[usize]) -> SequenceArg<u32> {
+    let mut numbers = SequenceArg::new();
+    sizes.iter().for_each(|&size| numbers.push(size as u32));
+    numbers
 }
 
 /// A unit for each of `count` elements.

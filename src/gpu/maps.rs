@@ -1,19 +1,10 @@
 //! Launches of the kernels of linear maps: one or several of one input.
 
-use super::launch::width;
+use super::launch::{buffers, sizes_arg, width};
 use super::projection_kernel::{project, project_back, projection_shares, split_weights};
 use super::{Arithmetic, DeviceTensor, empty, matrix, partial, tile};
 use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim, SequenceArg};
-
-/// Buffers of tensors, of whatever kind the kernel takes them.
-macro_rules! arguments {
-    ($tensors:expr) => {{
-        let mut arguments = SequenceArg::new();
-        $tensors.iter().for_each(|tensor: &DeviceTensor| arguments.push(tensor.clone().into_buffer_arg()));
-        arguments
-    }};
-}
 
 /// x [R, M, I] and weights [R, O_i, I] of maps y_i = x W_iᵀ, row-major, in f32.
 #[derive(Clone, Debug)]
@@ -40,9 +31,9 @@ impl Maps {
                 CubeCount::Static(cubes as u32, 1, 1),
                 Self::units(),
                 width(inner),
-                arguments!(maps.weights),
+                buffers!(maps.weights),
                 split.clone().into_buffer_arg(),
-                maps.size_args(),
+                sizes_arg(&maps.sizes()),
                 inner as u32,
                 maps.tiles() as u32,
                 arithmetic,
@@ -71,12 +62,6 @@ impl Maps {
         self.sizes().iter().map(|size| size.div_ceil(tile::SIDE)).sum()
     }
 
-    fn size_args(&self) -> SequenceArg<u32> {
-        let mut numbers = SequenceArg::new();
-        self.sizes().iter().for_each(|&size| numbers.push(size as u32));
-        numbers
-    }
-
     /// y_i [R, M, O_i].
     pub(super) fn forward(&self) -> Vec<DeviceTensor> {
         let [runs, rows, inner] = self.dims();
@@ -91,8 +76,8 @@ impl Maps {
                 width(inner),
                 self.x.clone().into_buffer_arg(),
                 self.split.clone().into_buffer_arg(),
-                arguments!(outputs),
-                self.size_args(),
+                buffers!(outputs),
+                sizes_arg(&self.sizes()),
                 rows as u32,
                 inner as u32,
                 self.tiles() as u32,
@@ -114,10 +99,10 @@ impl Maps {
                 CubeCount::Static(blocks, inner.div_ceil(tile::SIDE) as u32, 1),
                 Self::units(),
                 width(inner).min(2),
-                arguments!(grads),
+                buffers!(grads),
                 self.split.clone().into_buffer_arg(),
                 x_grad.clone().into_buffer_arg(),
-                self.size_args(),
+                sizes_arg(&self.sizes()),
                 rows as u32,
                 inner as u32,
                 self.tiles() as u32,
@@ -141,10 +126,10 @@ impl Maps {
                 CubeCount::Static(cubes as u32, 1, 1),
                 Self::units(),
                 width(inner),
-                arguments!(grads),
+                buffers!(grads),
                 self.x.clone().into_buffer_arg(),
                 shares.clone().into_buffer_arg(),
-                self.size_args(),
+                sizes_arg(&self.sizes()),
                 rows as u32,
                 inner as u32,
                 self.tiles() as u32,

@@ -1,6 +1,7 @@
 //! Sums over rows in two steps: kernels leave the shares of slices of rows, which are added up here in their order.
 //! No atomic additions: the same numbers at every run.
 
+use super::launch::{buffers, sizes_arg};
 use super::{DeviceTensor, empty};
 use burn::tensor::DType;
 use cubecl::prelude::*;
@@ -58,12 +59,8 @@ pub(super) fn add_up_many(
     // Memory there must be, also for an empty part.
     let result = |&[rows, columns]: &[usize; 2]| empty(shares, [runs, rows, columns.max(1)], DType::F32);
     let results: Vec<DeviceTensor> = shapes.iter().map(result).collect();
-    let all: usize = shapes.iter().map(|[rows, columns]| rows * columns).sum();
-    let (mut buffers, mut sizes) = (SequenceArg::new(), SequenceArg::new());
-    for (result, [rows, columns]) in results.iter().zip(shapes) {
-        buffers.push(result.clone().into_buffer_arg());
-        sizes.push((rows * columns) as u32);
-    }
+    let sizes: Vec<usize> = shapes.iter().map(|[rows, columns]| rows * columns).collect();
+    let all: usize = sizes.iter().sum();
     let count = runs * all;
     // SAFETY: the sizes are those of the buffers.
     unsafe {
@@ -72,8 +69,8 @@ pub(super) fn add_up_many(
             CubeCount::Static(count.div_ceil(128) as u32, 1, 1),
             CubeDim::new_1d(128),
             shares.clone().into_buffer_arg(),
-            buffers,
-            sizes,
+            buffers!(results),
+            sizes_arg(&sizes),
             slices as u32,
             all as u32,
             count as u32,

@@ -147,8 +147,9 @@ impl Steady {
         numbers.push(row as f32);
         let bits = numbers.iter().map(|number| number.to_bits().cast_signed());
         let sent: Vec<i32> = places.iter().copied().chain(bits).collect();
-        let sent = TensorData::new(sent.clone(), [sent.len()]);
-        let sent = Tensor::<1, Int>::from_data(sent, (&self.numbers.device(), DType::I32));
+        let shape = [sent.len()];
+        let sent =
+            Tensor::<1, Int>::from_data(TensorData::new(sent, shape), (&self.numbers.device(), DType::I32));
         let [all_tokens, all_targets] = all.map(|all| integers(all.clone()));
         let [tokens, targets] = [&self.tokens, &self.targets].map(|own| integers(own.clone()));
         let numbers_memory = Plain::new(&self.numbers).memory;

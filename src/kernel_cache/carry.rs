@@ -9,7 +9,7 @@
 
 use super::contents::{Contents, Kernels, cubecl_version};
 use super::database::{log_of, with_ending};
-use crate::file::hex;
+use crate::file::{hex, remove};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -235,13 +235,6 @@ fn install(unpacked: &Path, environment: &Path) -> Result<()> {
 /// What database engines put beside a file: its log, and indices of it.
 fn beside(file: &Path) -> [PathBuf; 3] {
     [log_of(file), with_ending(file, "-shm"), with_ending(file, "-tshm")]
-}
-
-fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(path)(error)),
-        _ => Ok(()),
-    }
 }
 
 /// A file in the making, which is removed unless it was renamed.

@@ -3,7 +3,9 @@
 use super::ablations::ablations;
 use super::language::language;
 use super::source::{Recorded, Results, Source};
-use crate::frame::{ended_runs, evaluations, first_run, numbers, published, recorded_lambda, texts};
+use crate::frame::{
+    ended_runs, evaluations, first_run, numbers, own_name, published, recorded_lambda, texts,
+};
 use crate::train::RunFolder;
 use crate::visualization::{
     Bars, Cells, Figure, HeatmapGrid, Quantity, accuracy_against_pairs, accuracy_bars, fenwick_partition,
@@ -13,7 +15,7 @@ use crate::{Error, Result};
 use polars::prelude::{DataFrame, Expr, IntoLazy, col, lit};
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::path::Path;
+use std::ffi::OsStr;
 
 /// A figure with the files it was drawn from, or the command that makes what is missing.
 pub(super) struct Drawing {
@@ -205,7 +207,7 @@ fn accuracies(recorded: &Recorded, folders: &[RunFolder]) -> Result<String> {
     let (runs, kinds) = (texts(&ended, "run")?, texts(&ended, "kind")?);
     let (seeds, reached) = (numbers(&ended, "seed")?, numbers(&ended, "best_accuracy")?);
     let shown: HashSet<_> = folders.iter().filter_map(|folder| folder.path().file_name()).collect();
-    let is_shown = |&row: &usize| Path::new(&runs[row]).file_name().is_some_and(|name| shown.contains(name));
+    let is_shown = |&row: &usize| shown.contains(OsStr::new(own_name(&runs[row])));
     let mut rows: Vec<usize> = (0..runs.len()).filter(is_shown).collect();
     rows.sort_by(|&a, &b| {
         (&kinds[a], seeds[a]).partial_cmp(&(&kinds[b], seeds[b])).unwrap_or(Ordering::Equal)

@@ -2,8 +2,8 @@
 
 use super::source::{Results, relative};
 use super::{Claims, Entry, Outcome};
-use crate::file::write_atomically;
-use crate::sweep::rfc3339;
+use crate::file::{self, write_atomically};
+use crate::sweep::{Sitting, rfc3339};
 use crate::{Error, Result};
 use polars::prelude::{AnyValue, DataFrame};
 use std::fmt::Write as _;
@@ -44,15 +44,8 @@ pub(super) fn check_place(out: &Path) -> Result<Vec<String>> {
 
 /// Removes the files of figures.
 pub(super) fn remove(out: &Path, names: &[String]) -> Result<()> {
-    for file in names.iter().flat_map(|name| ["svg", "png"].map(|end| out.join(format!("{name}.{end}")))) {
-        match std::fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io(&file)(error));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
+    let files = names.iter().flat_map(|name| ["svg", "png"].map(|end| out.join(format!("{name}.{end}"))));
+    files.into_iter().try_for_each(|file| file::remove(&file))
 }
 
 /// First words of every page.
@@ -115,7 +108,7 @@ fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) ->
     ))?;
     for recorded in results.sweeps() {
         let sittings = recorded.folder.sittings()?;
-        let list = |pick: fn(&crate::sweep::Sitting) -> String| {
+        let list = |pick: fn(&Sitting) -> String| {
             let mut values: Vec<String> = sittings.iter().map(pick).collect();
             values.dedup();
             values.join(", ")
@@ -126,11 +119,7 @@ fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) ->
             recorded.folder.sweep().name,
             relative(recorded.folder.path()).display(),
             recorded.folder.runs().len(),
-            list(|s| {
-                let driver =
-                    s.driver.as_ref().map_or_else(String::new, |driver| format!(", driver {driver}"));
-                format!("{} ({}{driver})", s.device, s.hardware)
-            }),
+            list(machine),
             list(|s| s.started.clone()),
             sittings.iter().map(|sitting| sitting.seconds).sum::<f64>(),
             list(|s| s.commit.clone()),
@@ -142,6 +131,12 @@ fn page(entries: &[Entry], claims: &Claims, results: &Results, command: &str) ->
         }
     }
     Ok(page)
+}
+
+/// What a sitting ran on.
+pub(super) fn machine(sitting: &Sitting) -> String {
+    let driver = sitting.driver.as_ref().map_or_else(String::new, |driver| format!(", driver {driver}"));
+    format!("{} ({}{driver})", sitting.device, sitting.hardware)
 }
 
 /// What somebody wrote down about a sweep's results, in `notes.md` beside them.
@@ -157,20 +152,28 @@ fn notes(folder: &Path) -> Result<Option<String>> {
 fn rows(claims: &DataFrame) -> Result<String> {
     let mut text = String::new();
     for row in 0..claims.height() {
-        let cell = |name: &str| Ok::<_, Error>(self::text(&claims.column(name)?.get(row)?));
-        let ours = match cell("ours")?.as_str() {
-            "–" => "–".to_owned(),
-            // What was counted has no interval.
-            ours if cell("low")? == "–" => ours.to_owned(),
-            ours => format!("{ours} [{}, {}]", cell("low")?, cell("high")?),
-        };
-        let columns = ["claim", "published", "n", "verdict", "rule"].map(cell);
+        let ours = quantity(claims, row)?;
+        let columns = ["claim", "published", "n", "verdict", "rule"].map(|name| cell(claims, name, row));
         let [claim, published, n, verdict, rule] = columns;
         let line =
             format!("| {} | {} | {ours} | {} | **{}** | {} |\n", claim?, published?, n?, verdict?, rule?);
         text.push_str(&line);
     }
     Ok(text)
+}
+
+/// The quantity of a claim, with its interval.
+pub(super) fn quantity(claims: &DataFrame, row: usize) -> Result<String> {
+    let [ours, low, high] = ["ours", "low", "high"].map(|name| cell(claims, name, row));
+    Ok(match (ours?, low?) {
+        // What was counted has no interval.
+        (ours, low) if ours == "–" || low == "–" => ours,
+        (ours, low) => format!("{ours} [{low}, {}]", high?),
+    })
+}
+
+fn cell(frame: &DataFrame, name: &str, row: usize) -> Result<String> {
+    Ok(text(&frame.column(name)?.get(row)?))
 }
 
 fn text(value: &AnyValue<'_>) -> String {

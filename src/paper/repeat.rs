@@ -3,8 +3,9 @@
 //! The runs of a repeat have the same seeds, data and settings, but other kernels or another machine, whose sums round
 //! differently. Training amplifies that until, some hundred steps on, it is another run.
 
-use super::source::{Recorded, Results, Source, relative};
-use crate::frame::{ended_runs, numbers, read_parquet, texts};
+use super::page::{machine, quantity};
+use super::source::{Recorded, Results, Source};
+use crate::frame::{ended_runs, numbers, own_name, read_parquet, texts};
 use crate::sweep::{Sitting, SweepFolder, claims_table, read_sittings};
 use crate::train::Status;
 use crate::{Error, Result};
@@ -68,8 +69,7 @@ impl Ended {
 
 /// The runs of a frame, without the folder that they were in.
 fn names(collected: &DataFrame) -> Result<Vec<String>> {
-    let bare = |name: String| name.rsplit_once('/').map_or(name.clone(), |(_, run)| run.to_owned());
-    Ok(texts(collected, "run")?.into_iter().map(bare).collect())
+    Ok(texts(collected, "run")?.iter().map(|run| own_name(run).to_owned()).collect())
 }
 
 /// Runs that ended, by name.
@@ -191,8 +191,11 @@ pub(super) fn section(results: &Results) -> Result<String> {
     for (recorded, repeat) in &repeats {
         let of = |sitting: &Sitting| {
             format!(
-                "{} {} ({}), {:.0} s, commit {}",
-                sitting.started, sitting.device, sitting.hardware, sitting.seconds, sitting.commit
+                "{} {}, {:.0} s, commit {}",
+                sitting.started,
+                machine(sitting),
+                sitting.seconds,
+                sitting.commit
             )
         };
         let sittings: Vec<String> = repeat.sittings.iter().map(of).collect();
@@ -202,7 +205,7 @@ pub(super) fn section(results: &Results) -> Result<String> {
             ended(&repeat.collected)?.len(),
             recorded.folder.runs().len(),
             sittings.join("; "),
-            relative(&repeat.source.path).display(),
+            repeat.source.path.display(),
             repeat.source.sha256,
         ))?;
     }
@@ -219,7 +222,6 @@ fn verdicts(repeats: &[(&Recorded, &Repeat)]) -> Result<(String, usize)> {
         let (first, second) = (first?, second?);
         let (claims, before, after) =
             (texts(&first, "claim")?, texts(&first, "verdict")?, texts(&second, "verdict")?);
-        let [of_first, of_second] = [quantities(&first)?, quantities(&second)?];
         for (i, claim) in claims.iter().enumerate() {
             let untested = crate::sweep::Verdict::NotTested.name();
             if before[i] == untested || after[i] == untested {
@@ -227,18 +229,11 @@ fn verdicts(repeats: &[(&Recorded, &Repeat)]) -> Result<(String, usize)> {
             }
             decided += 1;
             if before[i] != after[i] {
-                let cells =
-                    format!("{} | **{}** | {} | **{}**", of_first[i], before[i], of_second[i], after[i]);
+                let (of_first, of_second) = (quantity(&first, i)?, quantity(&second, i)?);
+                let cells = format!("{of_first} | **{}** | {of_second} | **{}**", before[i], after[i]);
                 rows.push_str(&format!("| `{}` | {claim} | {cells} |\n", sweep.name));
             }
         }
     }
     Ok((rows, decided))
-}
-
-/// Of each claim, its quantity with the interval.
-fn quantities(claims: &DataFrame) -> Result<Vec<String>> {
-    let [ours, low, high] = [numbers(claims, "ours")?, numbers(claims, "low")?, numbers(claims, "high")?];
-    let of = |i: usize| format!("{:.3} [{:.3}, {:.3}]", ours[i], low[i], high[i]).replace('-', "−");
-    Ok((0..claims.height()).map(of).collect())
 }

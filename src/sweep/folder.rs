@@ -1,7 +1,7 @@
 //! A sweep's folder: `sweep.toml`, one folder a run, `failures.json`, and what was collected.
 
 use super::{Sweep, SweepRun};
-use crate::file::{difference, is_occupied, walk, write_atomically};
+use crate::file::{difference, is_occupied, remove, walk, write_atomically};
 use crate::train::{Checkpoint, RunFolder, RunResult};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -138,10 +138,7 @@ impl SweepFolder {
     pub(super) fn write_failures(&self, failures: &BTreeMap<String, String>) -> Result<()> {
         let path = self.file("failures.json");
         if failures.is_empty() {
-            return match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&path)(error)),
-                _ => Ok(()),
-            };
+            return remove(&path);
         }
         let text = serde_json::to_vec_pretty(failures).map_err(|error| Error::format(&path, error))?;
         write_atomically(&path, &text)

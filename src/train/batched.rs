@@ -82,8 +82,9 @@ impl Cohort {
             reside(&mut validation, &device);
         }
         let (parameters, adam) = Checkpoint::stack(&states)?;
-        #[cfg_attr(not(feature = "cuda"), expect(unused_mut))]
-        let mut cohort = Self {
+        #[cfg(feature = "cuda")]
+        let recording = Recording::of(&members, &train, &adam);
+        Ok(Self {
             members,
             train,
             validation,
@@ -93,18 +94,13 @@ impl Cohort {
             alive: everyone(size, &device),
             unread: Vec::new(),
             #[cfg(feature = "cuda")]
-            recording: Recording::Never,
+            recording,
             #[cfg(feature = "cuda")]
             note: None,
             device,
             size,
             started: Instant::now(),
-        };
-        #[cfg(feature = "cuda")]
-        {
-            cohort.recording = Recording::of(&cohort);
-        }
-        Ok(cohort)
+        })
     }
 
     /// Trains to the end of every run, or until the interrupt. Yields each run's index and result, and the runs

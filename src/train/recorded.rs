@@ -4,14 +4,14 @@
 //! data that lie on the device. Everything else, and what the device refuses to record, takes its steps one by one; the
 //! numbers are the same.
 
-use super::RunConfig;
-use super::batched::Cohort;
+use super::batched::{Cohort, Member};
 use super::optimizer::rule;
 use super::unread::{READ_EVERY, Unread};
+use super::{Adam, RunConfig};
 use crate::Result;
 use crate::gpu::steady::{Stand, Steady};
 use crate::model::{Mixer, Model, is_whole};
-use crate::task::Places;
+use crate::task::{Dataset, Places};
 use burn::tensor::DType;
 
 /// Steps that are taken one by one first: they compile what is not compiled yet, and allocate what a recording needs.
@@ -42,17 +42,17 @@ fn told(value: &str) -> bool {
 
 impl Recording {
     /// Whether it makes sense to try.
-    pub(super) fn of(cohort: &Cohort) -> Self {
-        let config = &cohort.members[0].config;
+    pub(super) fn of(members: &[Member], sets: &[Dataset], adam: &Adam) -> Self {
+        let config = &members[0].config;
         let (model, train) = (&config.model, &config.train);
-        let head = [cohort.members.len(), model.vocab, model.d_model];
+        let head = [members.len(), model.vocab, model.d_model];
         let plain = model.language.is_none()
             && model.mixer == Mixer::LogLinear
             && train.accumulate == 1
             // A reader's own map may do anything.
-            && cohort.members.iter().all(|member| member.map.is_none())
-            && crate::gpu::single(&cohort.parameters.flatten())
-            && is_whole(head, train.batch * cohort.train[0].seq_len());
+            && members.iter().all(|member| member.map.is_none())
+            && crate::gpu::single(&adam.first)
+            && is_whole(head, train.batch * sets[0].seq_len());
         if plain && !told("0") { Self::Possible { failures: 0 } } else { Self::Never }
     }
 }
@@ -89,10 +89,7 @@ impl Cohort {
         let due = *steps >= REHEARSALS && row == 0 && !steady.is_recorded();
         if due && let Err((reason, stand)) = steady.record(|steady| take(model, like, steady)) {
             let failures = *failures + 1;
-            let Stand { parameters, first, second, .. } = &*stand;
-            self.parameters = self.parameters.unflatten(parameters.clone());
-            (self.adam.first, self.adam.second) = (first.clone(), second.clone());
-            self.alive = stand.living();
+            self.stand_at(*stand);
             self.recording = Recording::Possible { failures };
             return if failures < TRIES { Ok(false) } else { self.give_up(&reason) };
         }
@@ -143,11 +140,14 @@ impl Cohort {
     /// Puts parameters and moments where the rest of the cohort looks for them, if steps are recorded.
     pub(super) fn settle(&mut self) {
         if let Recording::Rehearsed { steady, .. } = &self.recording {
-            let Stand { parameters, first, second, .. } = &steady.stand;
-            self.parameters = self.parameters.unflatten(parameters.clone());
-            (self.adam.first, self.adam.second) = (first.clone(), second.clone());
-            self.alive = steady.stand.living();
+            self.stand_at(steady.stand.clone());
         }
+    }
+
+    fn stand_at(&mut self, stand: Stand) {
+        self.alive = stand.living();
+        self.parameters = self.parameters.unflatten(stand.parameters);
+        (self.adam.first, self.adam.second) = (stand.first, stand.second);
     }
 
     /// Forgets a recording, whose buffers are for the runs that were: others need another.

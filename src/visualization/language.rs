@@ -38,13 +38,13 @@ pub fn loss_curves(evaluations: &DataFrame) -> Result<Figure> {
         Ok::<_, Error>(Plot { y_label: y_label.to_owned(), y, ..plot })
     };
     let plot = |quantity, y_label: &str, y| plot_of(&Curves::read(evaluations, quantity)?, y_label, y);
-    let mut losses = plot(Quantity::ValidationLoss, "cross-entropy (nats)", Vertical::Amount)?;
+    let validation = Curves::read(evaluations, Quantity::ValidationLoss)?;
+    let mut losses = plot_of(&validation, "cross-entropy (nats)", Vertical::Amount)?;
     let entries: Vec<Entry> = losses.lines.iter().map(Line::entry).collect();
     let training = plot(Quantity::TrainLoss, "", Vertical::Amount)?;
     losses.lines.extend(training.lines.into_iter().map(|line| Line { dashed: true, ..line }));
     let perplexity = plot(Quantity::Perplexity, "perplexity", Vertical::Logarithm)?;
     let mut panels = vec![("Loss".to_owned(), losses), ("Validation perplexity".to_owned(), perplexity)];
-    let validation = Curves::read(evaluations, Quantity::ValidationLoss)?;
     if let Some(less) = validation.less(&numbers(evaluations, "seed")?, LambdaKind::Fixed.name()) {
         let plot = plot_of(&less, "difference (nats)", Vertical::Difference)?;
         panels.push(("Validation loss less Fixed λ's of the same seed".to_owned(), plot));

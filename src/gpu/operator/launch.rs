@@ -2,9 +2,10 @@
 
 use super::sizes::{Items, Launch};
 use super::{decay, forward, query, source, state, tree};
+use crate::gpu::launch::elementwise;
 use crate::gpu::{DeviceTensor, empty};
 use burn::tensor::DType;
-use cubecl::prelude::{BufferArg, CubeCount, CubeDim, Float};
+use cubecl::prelude::{BufferArg, CubeDim, Float};
 
 /// Block states and whole log-decays of a tree.
 struct States {
@@ -38,10 +39,11 @@ impl Launch {
                 for height in 1..=(self.chunks - 1).ilog2() as usize {
                     let (size, parents) = (self.node() / self.width, self.chunks >> height);
                     let count = self.rows * parents * size;
+                    let (cubes, units) = elementwise(count);
                     tree::merge_states::launch_unchecked::<E>(
                         client,
-                        CubeCount::Static(count.div_ceil(256) as u32, 1, 1),
-                        CubeDim::new_1d(256),
+                        cubes,
+                        units,
                         self.width,
                         arg(&states),
                         arg(&totals),
@@ -175,10 +177,11 @@ impl Launch {
             if partial > 0 {
                 let size = self.node() / 2;
                 let count = self.rows * partial * size;
+                let (cubes, units) = elementwise(count);
                 state::add_segments::launch_unchecked::<E>(
                     &self.q.client,
-                    CubeCount::Static(count.div_ceil(256) as u32, 1, 1),
-                    CubeDim::new_1d(256),
+                    cubes,
+                    units,
                     arg(&segment_sums),
                     arg(&gradients),
                     self.tree(),
